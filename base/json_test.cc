@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/json.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+Json MustParse(std::string_view text) {
+  auto parsed = Json::Parse(text);
+  EXPECT_TRUE(parsed) << text;
+  return parsed ? *parsed : Json();
+}
+
+TEST(JsonTest, IntegersSurviveARoundTrip) {
+  EXPECT_EQ(MustParse(R"({"a":9223372036854775807,"b":-1,"c":1.5})").Dump(),
+            R"({"a":9223372036854775807,"b":-1,"c":1.5})");
+}
+
+TEST(JsonTest, MembersKeepTheirOrder) {
+  EXPECT_EQ(MustParse(R"({"z":1,"a":{"y":[true,null,"x"]}})").Dump(),
+            R"({"z":1,"a":{"y":[true,null,"x"]}})");
+  EXPECT_EQ(MustParse(R"({"z":1,"a":{"y":1,"b":2}})").DumpSorted(), R"({"a":{"b":2,"y":1},"z":1})");
+}
+
+TEST(JsonTest, QuotesNewlinesAndControlCharactersAreEscaped) {
+  EXPECT_EQ(Json("a\"b\n\x01").Dump(), R"("a\"b\n\u0001")");
+}
+
+TEST(JsonTest, LastDuplicateKeyWins) {
+  EXPECT_EQ(MustParse(R"({"a":1,"b":2,"a":3})").Dump(), R"({"a":3,"b":2})");
+}
+
+TEST(JsonTest, BadTextIsAnError) {
+  for (const char* text : {"", "{", "[1,]", "{\"a\":}", "nul", "\"\xff\"", "1 2"}) {
+    EXPECT_FALSE(Json::Parse(text)) << text;
+  }
+  EXPECT_FALSE(Json::Parse(std::string(2000, '[')));
+}
+
+TEST(JsonTest, PathsThroughAbsentMembersAreNull) {
+  const Json json = MustParse(R"({"a":{"b":3}})");
+  EXPECT_EQ(json["a"]["b"].AsInt(), 3);
+  EXPECT_TRUE(json["x"]["y"]["z"].IsNull());
+  EXPECT_EQ(json["a"]["b"].AsString(), "");
+}
+
+TEST(JsonTest, MemberOrderDoesNotMatterForEquality) {
+  EXPECT_EQ(MustParse(R"({"a":1,"b":2})"), MustParse(R"({"b":2,"a":1.0})"));
+  EXPECT_FALSE(MustParse(R"({"a":1})") == MustParse(R"({"a":1,"b":null})"));
+}
+
+// The table of RFC 7386, appendix A.
+TEST(JsonTest, MergePatchFollowsTheRfcTable) {
+  const struct {
+    const char* target;
+    const char* patch;
+    const char* want;
+  } kRows[] = {
+      {R"({"a":"b"})", R"({"a":"c"})", R"({"a":"c"})"},
+      {R"({"a":"b"})", R"({"b":"c"})", R"({"a":"b","b":"c"})"},
+      {R"({"a":"b"})", R"({"a":null})", R"({})"},
+      {R"({"a":"b","b":"c"})", R"({"a":null})", R"({"b":"c"})"},
+      {R"({"a":["b"]})", R"({"a":"c"})", R"({"a":"c"})"},
+      {R"({"a":{"b":"c"}})", R"({"a":{"b":"d","c":null}})", R"({"a":{"b":"d"}})"},
+      {R"({"a":[{"b":"c"}]})", R"({"a":[1]})", R"({"a":[1]})"},
+      {R"(["a","b"])", R"(["c","d"])", R"(["c","d"])"},
+      {R"({"a":"b"})", R"(["c"])", R"(["c"])"},
+      {R"({"e":null})", R"({"a":1})", R"({"e":null,"a":1})"},
+      {R"({})", R"({"a":{"bb":{"ccc":null}}})", R"({"a":{"bb":{}}})"},
+  };
+  for (const auto& row : kRows) {
+    Json target = MustParse(row.target);
+    ApplyMergePatch(target, MustParse(row.patch));
+    EXPECT_EQ(target, MustParse(row.want)) << row.target << " + " << row.patch;
+  }
+}
+
+TEST(JsonTest, DiffOfTwoValuesTurnsOneIntoTheOther) {
+  const Json from = MustParse(R"({"a":1,"b":{"c":2,"d":3},"e":[1,2]})");
+  const Json to = MustParse(R"({"b":{"c":2,"x":"y"},"e":[1],"f":true})");
+  const Json patch = DiffMergePatch(from, to);
+  Json patched = from;
+  ApplyMergePatch(patched, patch);
+  EXPECT_EQ(patched, to);
+  EXPECT_EQ(DiffMergePatch(to, to), Json::Obj());
+}
+
+}  // namespace
+}  // namespace tutti

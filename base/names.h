@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names that other programs can see. Kueue's keys come from its API documentation; ours share one
+// prefix, so that renaming the project is a change of one line.
+#pragma once
+
+#include <string_view>
+
+namespace tutti::names {
+
+inline constexpr std::string_view kPrefix = "tutti.dev";
+// Label on a Job's pod template, written at release; a policy turns it into spec.schedulingGroup.
+inline constexpr std::string_view kPodGroupLabel = "tutti.dev/pod-group";
+// Annotation on a ResourceFlavor: Auto, Require, Release, Observe or Off.
+inline constexpr std::string_view kCapacityModeAnnotation = "tutti.dev/capacity-mode";
+
+inline constexpr std::string_view kKueueGroup = "kueue.x-k8s.io";
+inline constexpr std::string_view kKueueVersion = "kueue.x-k8s.io/v1beta2";
+inline constexpr std::string_view kQueueNameLabel = "kueue.x-k8s.io/queue-name";
+inline constexpr std::string_view kPriorityClassLabel = "kueue.x-k8s.io/priority-class";
+inline constexpr std::string_view kMaxExecTimeLabel = "kueue.x-k8s.io/max-exec-time-seconds";
+inline constexpr std::string_view kJobUidLabel = "kueue.x-k8s.io/job-uid";
+inline constexpr std::string_view kPodSetLabel = "kueue.x-k8s.io/podset";
+inline constexpr std::string_view kLocalQueueNameLabel = "kueue.x-k8s.io/local-queue-name";
+inline constexpr std::string_view kClusterQueueNameLabel = "kueue.x-k8s.io/cluster-queue-name";
+inline constexpr std::string_view kAdmissionGatedByAnnotation = "kueue.x-k8s.io/admission-gated-by";
+inline constexpr std::string_view kMinParallelismAnnotation = "kueue.x-k8s.io/job-min-parallelism";
+inline constexpr std::string_view kStoppingAnnotation = "kueue.x-k8s.io/stopping";
+inline constexpr std::string_view kResourceInUseFinalizer = "kueue.x-k8s.io/resource-in-use";
+
+// Field managers (server-side apply), as Kueue's.
+inline constexpr std::string_view kAdmissionManager = "kueue-admission";
+inline constexpr std::string_view kPodsReadyManager = "kueue-job-controller-PodsReady";
+inline constexpr std::string_view kReclaimableManager = "kueue-reclaimable-pods";
+inline constexpr std::string_view kUpdateManager = "kueue";
+
+inline constexpr std::string_view kLeaseName = "c1f6bfd2.kueue.x-k8s.io";
+inline constexpr std::string_view kDefaultNamespace = "tutti-system";
+inline constexpr std::string_view kServiceAccount = "tutti-controller-manager";
+
+}  // namespace tutti::names
