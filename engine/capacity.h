@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is there a place for all pods of a gang at once? The model of free capacity is kube-scheduler's own
+// (filters NodeResourcesFit, NodeUnschedulable, TaintToleration, NodeAffinity, NodeName, NodePorts of
+// the 1.36 default profile): allocatable minus all non-terminal pods, terminating ones included, minus
+// reservations of gangs that were promised a place and are not bound yet.
+//
+// Pure data: no I/O, no clock, no thread; same calls, same answers. Not thread-safe. Complexity of a
+// check is O(nodes) per distinct pod shape.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/core.h"
+
+namespace tutti::engine {
+
+// Pods of one podset, with what the assigned flavors add to them.
+struct GangPodSet {
+  std::string name;
+  int32_t count = 0;
+  std::shared_ptr<const api::PodShape> shape;   // never null
+  api::StringMap node_selector;                 // nodeLabels of the assigned flavors
+  std::vector<api::Toleration> tolerations;     // tolerations of the assigned flavors
+};
+
+struct Gang {
+  std::string id;  // the workload, "ns/name"
+  std::vector<GangPodSet> pod_sets;
+};
+
+struct PlacementSlot {
+  size_t pod_set = 0;  // index into Gang::pod_sets
+  std::string node;
+  int32_t count = 0;
+  bool operator==(const PlacementSlot&) const = default;
+};
+using Placement = std::vector<PlacementSlot>;  // ordered by pod set, then node name
+
+enum class FitKind {
+  kFits,
+  kNotNow,     // would fit on this cluster if other pods and reservations were gone
+  kNever,      // not even on the empty cluster: nodes are too small, too few, or none matches
+  kUndecided,  // the pods use rules that are left to the scheduler (`message` names them)
+};
+
+struct FitResult {
+  FitKind kind = FitKind::kFits;
+  Placement placement;  // for kFits (and a best guess for kUndecided)
+  // For a person, e.g. "18 of 32 pods fit now; per pod nvidia.com/gpu 8: 14 more nodes with that much
+  // free are needed (40 nodes match, 22 are full, 3 are cordoned)".
+  std::string message;
+};
+
+class Capacity {
+ public:
+  virtual ~Capacity() = default;
+
+  virtual void SetNode(const api::Node& node) = 0;
+  virtual void RemoveNode(const std::string& name) = 0;
+
+  // A pod that is bound to `node` and not terminal. `gang` is the id of the workload that it belongs
+  // to ("" = foreign) and `pod_set` the podset's name: binding a pod uses up one slot of that gang's
+  // reservation, on the same node if one is left there, else any other of the podset.
+  // Calling it again for the same uid replaces what was known.
+  virtual void SetPod(const std::string& uid, const std::string& node,
+                      std::shared_ptr<const api::PodShape> shape, const std::string& gang,
+                      const std::string& pod_set) = 0;
+  virtual void RemovePod(const std::string& uid) = 0;
+
+  // All pods of all podsets together, or nothing. Deterministic: nodes are tried in an order that
+  // packs (fullest suitable node first, then name). Exact for gangs of identical pods; for unlike
+  // pods a search with a step budget, whose failure is reported as kNotNow with a message saying so.
+  [[nodiscard]] virtual FitResult Check(const Gang& gang) const = 0;
+
+  // Promises the places. The reservation of `gang.id` must not exist yet.
+  virtual void Reserve(const Gang& gang, const Placement& placement) = 0;
+  // Drops the promise; pods that are bound stay counted until they are removed.
+  virtual void Release(const std::string& gang_id) = 0;
+  // Slots of the reservation that no bound pod has used yet.
+  [[nodiscard]] virtual int32_t Unbound(const std::string& gang_id) const = 0;
+  // Same, limited to slots on nodes that no longer exist or no longer admit the pod (cordoned, taint,
+  // shrunk): such a plan will not land as planned.
+  [[nodiscard]] virtual bool PlanBroken(const std::string& gang_id) const = 0;
+
+  // Nodes that match a set of labels (a flavor's nodeLabels): are there any at all?
+  [[nodiscard]] virtual int32_t CountNodes(const api::StringMap& labels) const = 0;
+
+  // Grows whenever something changed that can make a gang fit which did not fit before. A node
+  // heartbeat that changes nothing relevant leaves it alone.
+  [[nodiscard]] virtual uint64_t Version() const = 0;
+
+  // Checks the bookkeeping against a recomputation from scratch; "" or what is wrong.
+  [[nodiscard]] virtual std::string SanityCheck() const = 0;
+};
+
+std::unique_ptr<Capacity> MakeCapacity();
+
+}  // namespace tutti::engine

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deciding part: queues, quota (flavors, cohorts, borrowing and lending limits) and the whole-gang
+// capacity check, in one pass. Pure: no I/O, no clock, no thread, no log. Total: every call has a
+// defined answer for every input. The same calls in the same order give the same decisions, byte for
+// byte. Not thread-safe; owned by the loop thread.
+//
+// Rules: Kueue's admission semantics (docs/engine.md names the rule for each step); one difference in
+// form: the cycle is repeated on the assumed state until nothing changes, so a pass admits everything
+// that fits now.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/core.h"
+#include "api/kueue.h"
+#include "api/quantity.h"
+#include "base/time.h"
+#include "engine/capacity.h"
+
+namespace tutti::engine {
+
+// Whether a flavor's admissions need a proven place (architecture decision D8).
+enum class CapacityMode {
+  kRequire,  // quota and a place for the whole gang
+  kRelease,  // quota only; the landing time-out takes back what does not land
+  kObserve,  // quota only; the missing place is said in the message of the decision
+  kOff,      // quota only
+};
+
+struct PodSetInput {
+  std::string name;
+  int32_t count = 0;                // effective: spec count minus reclaimable pods
+  std::optional<int32_t> min_count;
+  api::Amounts requests;            // per pod, as quota counts them (after exclusions, transformations)
+  std::shared_ptr<const api::PodShape> shape;  // never null
+};
+
+struct WorkloadInput {
+  std::string id;   // "namespace/name"
+  std::string uid;  // last tie-break of the order
+  std::string ns;
+  std::string local_queue;
+  int64_t priority = 0;
+  Time queue_time = kNoTime;  // queue-order timestamp
+  std::vector<PodSetInput> pod_sets;
+  // Problems found outside (limits, unreadable template): not empty = never admissible as it is.
+  std::string misconfigured;
+};
+
+struct PodSetDecision {
+  std::string name;
+  int32_t count = 0;
+  api::StringMap flavors;   // resource -> flavor
+  api::Amounts usage;       // total for `count` pods, resource `pods` included when covered
+};
+
+struct AdmitDecision {
+  std::string id;
+  std::string cluster_queue;
+  std::vector<PodSetDecision> pod_sets;
+  bool borrows = false;
+  bool placed = false;   // a place was proven and reserved in Capacity under `id`
+  Placement placement;
+  std::string note;      // kObserve, kUndecided: what was not proven
+};
+
+// Kueue's granular reasons (gate UnadmittedWorkloadsObservability) plus ours.
+enum class PendingReason {
+  kMisconfigured,        // queue, ClusterQueue or flavor missing, namespace mismatch, bad requests
+  kSuspended,            // LocalQueue or ClusterQueue stopped or inactive
+  kNoMatchingFlavor,     // no flavor that the pods can use (taints, affinity) or resource not covered
+  kExceedsMaxQuota,      // more than could ever be available to the ClusterQueue
+  kWaitingForQuota,      // fits the maximum, not now
+  kNeverFitsCluster,     // no place even on the empty cluster
+  kWaitingForCapacity,   // quota is there, a place for the whole gang is not
+  kBehindHead,           // StrictFIFO: waits for an older workload
+  kPendingEvaluation,    // not tried yet
+};
+[[nodiscard]] std::string_view ToString(PendingReason reason);
+
+struct PendingDecision {
+  std::string id;
+  PendingReason reason = PendingReason::kPendingEvaluation;
+  std::string message;  // names the missing thing and the amount
+};
+
+struct PassResult {
+  std::vector<AdmitDecision> admitted;   // in order of admission
+  std::vector<PendingDecision> pending;  // only those whose reason or message changed since last told
+  int cycles = 0;
+};
+
+// What status and metrics show of one ClusterQueue, LocalQueue or Cohort.
+struct FlavorUsage {
+  std::string flavor;
+  std::string resource;
+  int64_t reserved = 0;   // workloads with quota reserved
+  int64_t admitted = 0;   // of these, admitted ones
+  int64_t borrowed = 0;   // max(0, reserved - nominal)
+  int64_t nominal = 0;
+};
+struct QueueReport {
+  int32_t pending = 0;
+  int32_t reserving = 0;
+  int32_t admitted = 0;
+  std::vector<FlavorUsage> usage;  // every flavor and resource of the queue, zeros included, spec order
+};
+
+// Why a ClusterQueue can't admit: reason and message of its Active condition ("" = active).
+struct QueueHealth {
+  bool active = true;
+  std::string reason = "Ready";
+  std::string message = "Can admit new workloads";
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // --- configuration objects (as the API has them; unusable ones make their queue inactive) ---
+  virtual void SetFlavor(const api::ResourceFlavor& flavor) = 0;
+  virtual void RemoveFlavor(const std::string& name) = 0;
+  virtual void SetFlavorCapacityMode(const std::string& flavor, CapacityMode mode) = 0;
+  virtual void SetCohort(const api::Cohort& cohort) = 0;
+  virtual void RemoveCohort(const std::string& name) = 0;
+  virtual void SetClusterQueue(const api::ClusterQueue& queue) = 0;
+  virtual void RemoveClusterQueue(const std::string& name) = 0;
+  virtual void SetLocalQueue(const api::LocalQueue& queue) = 0;
+  virtual void RemoveLocalQueue(const api::ObjectKey& key) = 0;
+  virtual void SetNamespace(const std::string& name, const api::StringMap& labels) = 0;
+  virtual void RemoveNamespace(const std::string& name) = 0;
+
+  // --- nodes and pods ---
+  [[nodiscard]] virtual Capacity& capacity() = 0;
+  [[nodiscard]] virtual const Capacity& capacity() const = 0;
+
+  // --- workloads; an id is in exactly one of: unknown, pending, reserved ---
+  // Adds or replaces a pending workload (a reserved one of the same id is released first).
+  virtual void SetPending(const WorkloadInput& workload) = 0;
+  // Counts the usage of an admission that exists in the API, whatever the limits say. `input` is
+  // needed to reserve its place; `admitted` says whether it counts in FlavorUsage::admitted.
+  // `plan`: look for a place for pods that are not bound yet (restart, admission by someone else);
+  // false = keep what is reserved. Returns false if a place was wanted and none was found.
+  virtual bool SetReserved(const WorkloadInput& input, const api::Admission& admission,
+                           bool admitted, bool plan) = 0;
+  virtual void MarkAdmitted(const std::string& id) = 0;
+  // Quota back; the reservation of nodes is dropped too (bound pods stay counted by themselves).
+  virtual void Remove(const std::string& id) = 0;
+
+  // One pass: every active queue, until nothing more can be admitted. Admitted workloads are moved
+  // from pending to reserved (assumed); call Remove or SetPending to undo.
+  virtual PassResult RunPass(Time now) = 0;
+  // Whether anything happened since the last pass that could change its outcome.
+  [[nodiscard]] virtual bool NeedsPass() const = 0;
+
+  // --- reports ---
+  [[nodiscard]] virtual QueueHealth Health(const std::string& cluster_queue) const = 0;
+  [[nodiscard]] virtual QueueReport Report(const std::string& cluster_queue) const = 0;
+  [[nodiscard]] virtual QueueReport ReportLocal(const api::ObjectKey& local_queue) const = 0;
+  // Ids of pending workloads of a ClusterQueue in queue order.
+  [[nodiscard]] virtual std::vector<std::string> PendingOrder(const std::string& cluster_queue) const = 0;
+  [[nodiscard]] virtual std::optional<PendingDecision> WhyPending(const std::string& id) const = 0;
+  [[nodiscard]] virtual std::vector<std::string> QueuesUsingFlavor(const std::string& flavor) const = 0;
+
+  // The invariants of architecture.md that concern the engine, recomputed from scratch: usage sums,
+  // limits, one state per workload, no node promised twice. "" or what is wrong.
+  [[nodiscard]] virtual std::string SanityCheck() const = 0;
+};
+
+std::unique_ptr<Engine> MakeEngine();
+
+}  // namespace tutti::engine
