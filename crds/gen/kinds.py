@@ -6,8 +6,8 @@ descriptions, messages and the extra rules of quotas are our own.
 """
 
 from schema import (
-    DNS_LABEL, DNS_SUBDOMAIN, KIND_NAME, QUALIFIED_NAME, amount, arr, as_quantity, choice,
-    conditions, flag, int32, int64, label_selector, name_ref, obj, quantity,
+    DNS_LABEL, DNS_SUBDOMAIN, KIND_NAME, MAX_INT64, QUALIFIED_NAME, amount, arr, as_quantity,
+    choice, conditions, flag, int32, int64, label_selector, name_ref, obj, quantity,
     rule, table, text, time, tolerations, well_formed,
 )
 from template import pod_template
@@ -40,9 +40,22 @@ def kind(name, plural, scope, short, d, props, columns=(), cel=None, status=Fals
 
 # --- quotas, shared by ClusterQueue and Cohort ---------------------------------------------------
 
+# The engine counts cpu in thousandths in 64 bits.
+MAX_CPU = MAX_INT64 // 1000
+
+
+def cpu_fits(field):
+    value = as_quantity("self." + field)
+    return rule(
+        f"""self.name != 'cpu' || !has(self.{field}) || !{well_formed('self.' + field)}
+            || {value}.isLessThan(quantity('{MAX_CPU}'))""",
+        f"{field} of cpu must be below {MAX_CPU}: cpu is counted in thousandths",
+        field_path="." + field)
+
+
 def quota_resource(parent_field, lending_rule):
     nominal, lending = as_quantity("self.nominalQuota"), as_quantity("self.lendingLimit")
-    cel = []
+    cel = [cpu_fits(f) for f in ("nominalQuota", "borrowingLimit", "lendingLimit")]
     if lending_rule:
         cel.append(rule(
             f"""!has(self.lendingLimit) || !{well_formed('self.lendingLimit')}
@@ -56,7 +69,8 @@ def quota_resource(parent_field, lending_rule):
         "*nominalQuota": amount("nominalQuota", "Amount that is always here."),
         "borrowingLimit": amount(
             "borrowingLimit",
-            f"Most that may be taken beyond nominalQuota from the {parent_field}; unset: no limit."),
+            f"Most that may be taken from the {parent_field} beyond nominalQuota; unset: no "
+            "limit."),
         "lendingLimit": amount(
             "lendingLimit", "Most of nominalQuota that others may borrow; unset: all of it."),
     }, cel=cel)
@@ -82,8 +96,15 @@ def resource_groups(parent_field, lending_rule):
                       || self.coveredResources.all(i, r, f.resources[i].name == r))""",
                  "flavors[].resources must name the same resources as coveredResources in the "
                  "same order"),
+            rule("size(self.flavors) * size(self.coveredResources) <= 512",
+                 "flavors times coveredResources must be at most 512: split the group"),
         ]),
-        maximum=16)
+        maximum=16, cel=[
+            rule("self.map(g, size(g.flavors)).sum() <= 256",
+                 "resourceGroups must have at most 256 flavors in all"),
+            rule("self.map(g, size(g.coveredResources)).sum() <= 256",
+                 "resourceGroups must have at most 256 coveredResources in all"),
+        ])
 
 
 def needs_parent(limit, field):
@@ -211,7 +232,14 @@ CLUSTER_QUEUE = kind(
             "fairSharing": fair_sharing(),
             "stopPolicy": stop_policy(),
         }, cel=[needs_parent("borrowingLimit", "cohortName"),
-                needs_parent("lendingLimit", "cohortName")]),
+                needs_parent("lendingLimit", "cohortName"),
+                rule("""has(self.concurrentAdmissionPolicy)
+                            == has(oldSelf.concurrentAdmissionPolicy)
+                          && (!has(self.concurrentAdmissionPolicy)
+                              || self.concurrentAdmissionPolicy
+                                 == oldSelf.concurrentAdmissionPolicy)""",
+                     "concurrentAdmissionPolicy cannot be changed: create another ClusterQueue",
+                     field_path=".concurrentAdmissionPolicy")]),
         "status": obj("What is observed.", {
             "conditions": conditions(),
             "flavorsReservation": usage("Quota that is reserved, by flavor.", borrowed=True),

@@ -219,7 +219,7 @@ def label_selector(d):
                         rule(
                             """(self.operator in ['In', 'NotIn'])
                                == (has(self.values) && size(self.values) > 0)""",
-                            "values must be given for the operators In and NotIn, and only for them",
+                            "values must be given where operator is In or NotIn, and only there",
                         ),
                     ],
                 ),
