@@ -22,10 +22,9 @@ if ((${#cpp[@]})); then
   if [[ $fix ]]; then
     clang-format-16 -i "${cpp[@]}"
   else
-    bad=$({ printf '%s\n' "${cpp[@]}" | xargs -P "$(nproc)" -n 20 clang-format-16 --dry-run -Werror 2>&1 || true; } |
-      sed -n 's/^\([^:]*\):\([0-9]*\):.*clang-format-violations.*/\1:\2/p' |
-      sort -t: -k1,1 -k2,2n | awk -F: '!($1 in first) {first[$1]=$2; order[++n]=$1} {count[$1]++}
-        END {for (i=1;i<=n;i++) print order[i] ":" first[order[i]] ": not formatted (" count[order[i]] " places)"}')
+    # One short line per file: several at once don't mix up in the pipe.
+    bad=$(printf '%s\n' "${cpp[@]}" | xargs -P "$(nproc)" -I{} sh -c \
+      'clang-format-16 --dry-run -Werror "{}" >/dev/null 2>&1 || echo "{}:1: not formatted"' | sort)
     if [[ $bad ]]; then
       echo "$bad"
       rc=1

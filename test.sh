@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# ./test.sh [unit|e2e [PATTERN]|all] [--long]
+#
+#   unit           checks of the tree, C++ unit tests, chart tests, Go unit tests
+#   e2e [PATTERN]  tests on a real control plane; PATTERN is a regular expression on test names
+#   all            both; the default, and what CI runs
+#   --long         full sizes, and in the unit part also the sanitizer builds and clang-tidy
+#
+# Does all set-up: missing packages (as root), Go, the build, the control plane's binaries. Writes to
+# build/ in the tree and to ${TUTTI_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tutti}; logs to build/test-logs.
+# Ends with the counts over all suites and exit code 0 if nothing failed. Minutes per suite:
+# docs/testing.md.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() { sed -n '4,14p' test.sh | sed 's/^# \{0,1\}//'; }
+
+tier=all pattern=. long=
+positional=()
+for arg in "$@"; do
+  case $arg in
+    --long) long=1 ;;
+    -h | --help)
+      usage
+      exit
+      ;;
+    -*)
+      echo "test.sh: unknown option $arg" >&2
+      usage >&2
+      exit 2
+      ;;
+    *) positional+=("$arg") ;;
+  esac
+done
+((${#positional[@]} > 0)) && tier=${positional[0]}
+if [[ $tier == e2e && ${#positional[@]} -eq 2 ]]; then
+  pattern=${positional[1]}
+elif ((${#positional[@]} > 1)); then
+  echo "test.sh: too many arguments; only e2e takes a pattern" >&2
+  usage >&2
+  exit 2
+fi
+case $tier in
+  unit | e2e | all) ;;
+  *)
+    echo "test.sh: unknown tier '$tier'" >&2
+    usage >&2
+    exit 2
+    ;;
+esac
+
+build=${TUTTI_BUILD:-$PWD/build/release}
+logs=$PWD/build/test-logs
+results=$logs/results.jsonl
+rm -rf "$logs"
+mkdir -p "$logs"
+: >"$results"
+begin=$SECONDS
+rc=0
+
+clock() { printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); }
+
+# step NAME: a heading with the time since the start.
+step() { printf '\n== %s  [%s]\n' "$1" "$(clock $((SECONDS - begin)))"; }
+
+# timed NAME LOG COMMAND…: a long command, quiet, a line a minute; shows the log's end if it fails.
+timed() {
+  local what=$1 log=$2 start=$SECONDS pid said=0 status=0
+  shift 2
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 0.2
+    if ((SECONDS - start - said >= 30)); then
+      said=$((SECONDS - start))
+      echo "  $what … $(clock $said)  $(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | cut -c1-70)"
+    fi
+  done
+  wait "$pid" || status=$?
+  if ((status)); then
+    echo "  $what: FAILED after $(clock $((SECONDS - start))); the end of $log:"
+    tail -n 40 "$log" | sed 's/^/    | /'
+  else
+    echo "  $what: $(clock $((SECONDS - start)))"
+  fi
+  return $status
+}
+
+# build_step NAME LOG COMMAND…: as timed; a failure is a failed test.
+build_step() {
+  local status=0
+  timed "$@" || status=$?
+  if ((status)); then
+    python3 tools/runner.py "$results" check "$1" "$2.verdict" -- sh -c "echo 'see $2'; exit 1" || true
+    rc=1
+  fi
+  return $status
+}
+
+check() {
+  local name=$1
+  shift
+  python3 tools/runner.py "$results" check "$name" "$logs/$name.log" -- "$@" || rc=1
+}
+
+finish() {
+  printf '\nTime: %s\n' "$(clock $((SECONDS - begin)))"
+  python3 tools/runner.py "$results" summary || rc=1
+  exit $rc
+}
+
+compile() { # DIRECTORY PRESET-VALUES…
+  local directory=$1
+  shift
+  cmake -S . -B "$directory" -G Ninja "$@" && nice ninja -C "$directory"
+}
+
+step "Set-up"
+# shellcheck source=tools/setup.sh
+source tools/setup.sh || {
+  echo "test.sh: set-up failed" >&2
+  exit 1
+}
+echo "  tools are there"
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo none)
+echo "  commit $commit, $(nproc) cores, logs in $logs"
+
+if [[ $tier != e2e ]]; then
+  step "Checks"
+  check includes python3 tools/check_includes.py
+  check format bash tools/check_format.sh
+  check repository bash tools/check_repo.sh
+fi
+
+step "Build (release)"
+built=1
+build_step "C++ build" "$logs/build.log" compile "$build" -DCMAKE_BUILD_TYPE=Release || built=
+
+if [[ $tier != e2e ]]; then
+  if [[ $built ]]; then
+    step "Unit tests (C++)"
+    mkdir -p "$logs/unit"
+    python3 tools/runner.py "$results" gtest "$build" "$logs/unit" || rc=1
+  fi
+fi
+
+if [[ $tier != e2e && $long && $built ]]; then
+  step "Sanitizers and clang-tidy (long)"
+  for kind in asan tsan; do
+    sanitize=address,undefined
+    [[ $kind == tsan ]] && sanitize=thread
+    if build_step "$kind build" "$logs/build-$kind.log" compile "build/$kind" \
+      -DCMAKE_BUILD_TYPE=Debug -DTUTTI_SANITIZE=$sanitize; then
+      mkdir -p "$logs/$kind"
+      python3 tools/runner.py "$results" gtest "build/$kind" "$logs/$kind" || rc=1
+    fi
+  done
+  check tidy bash tools/tidy.sh --all "$build"
+fi
+
+# After the C++ build, never beside it: both want every core and much memory.
+step "Test programs (Go)"
+tools_ok=1
+wanted=(controlplane kwok helm)
+[[ $tier == unit ]] && wanted=(helm)
+for tool in "${wanted[@]}"; do
+  build_step "$tool" "$logs/tool-$tool.log" e2e/tools/build.sh "$tool" || tools_ok=
+done
+
+if [[ $tier != e2e ]]; then
+  step "Unit tests (Go) and chart tests"
+  if [[ $tools_ok ]]; then
+    mapfile -t packages < <(cd e2e && go list ./... | grep -v '/suite$')
+    python3 tools/runner.py "$results" go go-unit "$logs/go-unit" -- \
+      go -C e2e test -json -count=1 -short -timeout 10m "${packages[@]}" || rc=1
+  fi
+fi
+
+if [[ $tier != unit ]]; then
+  step "End-to-end tests on Kubernetes ${TUTTI_K8S_MINOR:-1.36}: $pattern"
+  if [[ $built && $tools_ok ]]; then
+    export TUTTI_E2E_LOGS=$logs/e2e-clusters
+    export TUTTI_BIN=${TUTTI_BIN:-}
+    if [[ -z $TUTTI_BIN ]]; then
+      for candidate in "$build/tutti" "$build/operator/tutti"; do
+        if [[ -x $candidate ]]; then TUTTI_BIN=$candidate; fi
+      done
+    fi
+    [[ $long ]] && export TUTTI_LONG=1
+    python3 tools/runner.py "$results" go e2e "$logs/e2e" -- \
+      go -C e2e test -json -count=1 -timeout "$([[ $long ]] && echo 180m || echo 40m)" -run "$pattern" ./suite || rc=1
+  fi
+fi
+
+finish
