@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reconciler/gang.h"
+
+#include <algorithm>
+
+#include "base/names.h"
+
+namespace tutti::reconciler {
+namespace {
+
+api::WriteRequest Create(GangApi version, const api::Job& job, const std::string& name,
+                         Json policy, const std::string& priority_class) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kCreate;
+  write.resource = PodGroupResource(version);
+  write.key = {job.meta.ns, name};
+  write.field_manager = names::kUpdateManager;
+  Json spec = Json::Obj({{"schedulingPolicy", std::move(policy)}});
+  // 1.37 refuses to schedule a group whose priority differs from its pods'; 1.36 drops the field
+  // unless workload-aware preemption is on, where it would make the group able to preempt.
+  if (version == GangApi::kV1Beta1 && !priority_class.empty()) {
+    spec.Set("priorityClassName", priority_class);
+  }
+  const api::OwnerReference owner{"batch/v1", "Job", job.meta.name, job.meta.uid,
+                                  /*controller=*/false};
+  write.body = Json::Obj(
+      {{"apiVersion", write.resource.ApiVersion()},
+       {"kind", write.resource.kind},
+       {"metadata", Json::Obj({{"name", name},
+                               {"namespace", job.meta.ns},
+                               {"ownerReferences", Json::Arr({api::ToJson(owner)})}})},
+       {"spec", std::move(spec)}});
+  return write;
+}
+
+}  // namespace
+
+api::Resource PodGroupResource(GangApi version) {
+  api::Resource resource = api::ResourceOf(api::Kind::kPodGroup);
+  resource.version = version == GangApi::kV1Beta1 ? "v1beta1" : "v1alpha2";
+  return resource;
+}
+
+api::WriteRequest CreateGroup(GangApi version, const api::Job& job, const std::string& name,
+                              int32_t min_count, const std::string& priority_class) {
+  return Create(version, job, name,
+                Json::Obj({{"gang", Json::Obj({{"minCount", min_count}})}}), priority_class);
+}
+
+api::WriteRequest DeleteGroup(GangApi version, const api::PodGroup& group) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kDelete;
+  write.resource = PodGroupResource(version);
+  write.key = group.meta.Key();
+  write.body = Json::Obj({{"preconditions", Json::Obj({{"uid", group.meta.uid}})}});
+  return write;
+}
+
+api::WriteRequest StripGroup(GangApi version, const api::ObjectKey& key) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kMergePatch;
+  write.resource = PodGroupResource(version);
+  write.key = key;
+  write.field_manager = names::kUpdateManager;
+  write.body = Json::Obj({{"metadata", Json::Obj({{"finalizers", Json()}})}});
+  return write;
+}
+
+std::vector<api::WriteRequest> OpenGroup(GangApi version, const api::Job& job,
+                                         const api::PodGroup& group) {
+  std::vector<api::WriteRequest> writes;
+  if (!group.meta.deleted.has_value()) {
+    writes.push_back(DeleteGroup(version, group));
+  }
+  writes.push_back(StripGroup(version, group.meta.Key()));
+  writes.push_back(Create(version, job, group.meta.name,
+                          Json::Obj({{"basic", Json::Obj()}}), ""));
+  return writes;
+}
+
+bool CanAdopt(const api::PodGroup& group, const api::Job& job, int32_t min_count) {
+  return !group.meta.deleted.has_value() && group.min_count == min_count &&
+         std::any_of(group.meta.owners.begin(), group.meta.owners.end(),
+                     [&](const api::OwnerReference& owner) { return owner.uid == job.meta.uid; });
+}
+
+}  // namespace tutti::reconciler

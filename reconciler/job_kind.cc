@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reconciler/job_kind.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/names.h"
+#include "reconciler/names.h"
+
+namespace tutti::reconciler {
+namespace {
+
+constexpr std::array<std::string_view, 3> kServerLabels = {"controller-uid", "job-name",
+                                                           "batch.kubernetes.io/controller-uid"};
+// Kept in the Workload's template as Kueue does, but not the user's.
+constexpr std::string_view kJobNameLabel = "batch.kubernetes.io/job-name";
+constexpr std::string_view kHostnameLabel = "kubernetes.io/hostname";
+constexpr int kSteeringWeight = 100;
+
+Json ParseTemplate(const std::string& text) {
+  auto parsed = Json::Parse(text);
+  return parsed ? std::move(*parsed) : Json::Obj();
+}
+
+// Members of an object that are absent or empty mean the same to the API server.
+bool SameOrEmpty(const Json& a, const Json& b) {
+  const auto empty = [](const Json& json) {
+    return json.IsNull() || (json.IsObject() && json.AsObject().empty()) ||
+           (json.IsArray() && json.AsArray().empty());
+  };
+  return (empty(a) && empty(b)) || a == b;
+}
+
+Result<std::optional<int32_t>> PositiveInt(std::string_view text, std::string_view where) {
+  if (text.empty()) {
+    return std::optional<int32_t>{};
+  }
+  int32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value <= 0) {
+    return Fail(ErrorCode::kInvalid, std::string(where) + ": \"" + std::string(text) +
+                                         "\" must be a whole number greater than 0");
+  }
+  return std::optional<int32_t>{value};
+}
+
+// Adds `more` to the string map at template path; an existing key with another value is an error.
+Status MergeInto(const Json& existing, const api::StringMap& more, std::string_view where,
+                 Json& patch) {
+  for (const auto& [key, value] : more) {
+    const Json* current = existing.Find(key);
+    if (current != nullptr && current->AsString() != value) {
+      return Fail(ErrorCode::kInvalid, std::string(where) + "[" + key + "] is \"" +
+                                           current->AsString() +
+                                           "\" in the job, but the assigned flavor needs \"" +
+                                           value + "\"");
+    }
+    if (current == nullptr) {
+      patch.Set(key, value);
+    }
+  }
+  return {};
+}
+
+Json PreferredNodeAffinity(const Json& existing_affinity, const std::vector<std::string>& nodes) {
+  Json values = Json::Arr();
+  for (const std::string& node : nodes) {
+    values.Push(node);
+  }
+  Json term = Json::Obj(
+      {{"weight", kSteeringWeight},
+       {"preference",
+        Json::Obj({{"matchExpressions",
+                    Json::Arr({Json::Obj({{"key", kHostnameLabel},
+                                          {"operator", "In"},
+                                          {"values", std::move(values)}})})}})}});
+  Json terms = existing_affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+  terms.Push(std::move(term));
+  return Json::Obj(
+      {{"nodeAffinity",
+        Json::Obj({{"preferredDuringSchedulingIgnoredDuringExecution", std::move(terms)}})}});
+}
+
+api::WriteRequest JobPatch(const api::Job& job, Json spec) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kMergePatch;
+  write.resource = api::ResourceOf(api::Kind::kJob);
+  write.key = job.meta.Key();
+  write.field_manager = names::kUpdateManager;
+  write.body =
+      Json::Obj({{"metadata", Json::Obj({{"resourceVersion", job.meta.resource_version}})},
+                 {"spec", std::move(spec)}});
+  return write;
+}
+
+}  // namespace
+
+Json SubmittedTemplate(const api::Job& job) {
+  Json out = ParseTemplate(job.template_json);
+  if (Json& metadata = out.At("metadata"); metadata.IsObject()) {
+    if (Json& labels = metadata.At("labels"); labels.IsObject()) {
+      for (const std::string_view label : kServerLabels) {
+        labels.Erase(label);
+      }
+    }
+    if (metadata["labels"].AsObject().empty()) {
+      metadata.Erase("labels");
+    }
+    metadata.Erase("creationTimestamp");
+  }
+  if (out["metadata"].AsObject().empty()) {
+    out.Erase("metadata");
+  }
+  return out;
+}
+
+Result<api::Workload> WorkloadFor(const api::Job& job, const Priority& priority) {
+  api::Workload workload;
+  workload.meta.name = WorkloadName("Job", "batch", job.meta.name, job.meta.uid);
+  workload.meta.ns = job.meta.ns;
+  workload.meta.labels[std::string(names::kJobUidLabel)] = job.meta.uid;
+  workload.meta.finalizers = {std::string(names::kResourceInUseFinalizer)};
+  workload.meta.owners = {{"batch/v1", "Job", job.meta.name, job.meta.uid, /*controller=*/true}};
+  for (const auto& [key, value] : job.meta.annotations) {
+    if (key.starts_with("provreq.kueue.x-k8s.io/") || key == names::kAdmissionGatedByAnnotation) {
+      workload.meta.annotations[key] = value;
+    }
+  }
+  workload.queue_name = job.meta.Label(names::kQueueNameLabel);
+  TRY_ASSIGN(workload.max_execution_seconds,
+             PositiveInt(job.meta.Label(names::kMaxExecTimeLabel),
+                         "metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"));
+  api::PodSet pod_set;
+  pod_set.count = job.PodCount();
+  TRY_ASSIGN(pod_set.min_count,
+             PositiveInt(job.meta.Annotation(names::kMinParallelismAnnotation),
+                         "metadata.annotations[kueue.x-k8s.io/job-min-parallelism]"));
+  if (pod_set.min_count.has_value() && *pod_set.min_count >= pod_set.count) {
+    return Fail(ErrorCode::kInvalid,
+                "metadata.annotations[kueue.x-k8s.io/job-min-parallelism] must be less than the "
+                "number of pods (" +
+                    std::to_string(pod_set.count) + ")");
+  }
+  pod_set.template_json = SubmittedTemplate(job).Dump();
+  workload.pod_sets.push_back(std::move(pod_set));
+  workload.priority = priority.value;
+  workload.priority_class = priority.ref;
+  return workload;
+}
+
+bool Equivalent(const api::Job& job, const api::Workload& workload) {
+  if (workload.pod_sets.size() != 1) {
+    return false;
+  }
+  const api::PodSet& pod_set = workload.pod_sets.front();
+  const bool admitted = workload.QuotaReserved();
+  int32_t expected = pod_set.count;
+  if (admitted && !job.suspend && !workload.status.admission->assignments.empty()) {
+    expected = workload.status.admission->assignments.front().count.value_or(expected);
+  }
+  if (job.PodCount() != expected && job.PodCount() != pod_set.count) {
+    return false;
+  }
+  const Json recorded = ParseTemplate(pod_set.template_json);
+  const Json current = ParseTemplate(job.template_json);
+  const Json& was = recorded["spec"];
+  const Json& is = current["spec"];
+  if (!SameOrEmpty(was["containers"], is["containers"]) ||
+      !SameOrEmpty(was["initContainers"], is["initContainers"])) {
+    return false;
+  }
+  // A started job carries the flavor's tolerations on top of its own.
+  return admitted || SameOrEmpty(was["tolerations"], is["tolerations"]);
+}
+
+Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& workload,
+                                     const StartInfo& info) {
+  const Json current = ParseTemplate(job.template_json);
+  Json labels = Json::Obj();
+  Json selector = Json::Obj();
+  api::StringMap wanted_labels = info.labels;
+  if (!info.group_name.empty()) {
+    wanted_labels[std::string(names::kPodGroupLabel)] = info.group_name;
+  }
+  for (const auto& [key, value] : wanted_labels) {
+    if (current["metadata"]["labels"][key].AsString() != value) {
+      labels.Set(key, value);  // our own keys: ours to overwrite
+    }
+  }
+  TRY(MergeInto(current["spec"]["nodeSelector"], info.node_selector,
+                "spec.template.spec.nodeSelector", selector));
+  Json pod_spec = Json::Obj();
+  if (!selector.AsObject().empty()) {
+    pod_spec.Set("nodeSelector", std::move(selector));
+  }
+  if (!info.tolerations.empty()) {
+    Json tolerations = current["spec"]["tolerations"];
+    const Json more = api::ToJson(info.tolerations);
+    bool added = false;
+    for (const Json& toleration : more.AsArray()) {
+      const auto& list = tolerations.AsArray();
+      if (std::find(list.begin(), list.end(), toleration) == list.end()) {
+        tolerations.Push(toleration);
+        added = true;
+      }
+    }
+    if (added) {
+      pod_spec.Set("tolerations", std::move(tolerations));
+    }
+  }
+  if (!info.preferred_nodes.empty()) {
+    const Json recorded = workload.pod_sets.empty()
+                              ? Json()
+                              : ParseTemplate(workload.pod_sets.front().template_json);
+    pod_spec.Set("affinity", PreferredNodeAffinity(recorded["spec"]["affinity"],
+                                                   info.preferred_nodes));
+  }
+  Json pod_template = Json::Obj();
+  if (!labels.AsObject().empty()) {
+    pod_template.Set("metadata", Json::Obj({{"labels", std::move(labels)}}));
+  }
+  if (!pod_spec.AsObject().empty()) {
+    pod_template.Set("spec", std::move(pod_spec));
+  }
+  Json spec = Json::Obj({{"suspend", false}});
+  if (info.parallelism.has_value() && *info.parallelism != job.parallelism) {
+    spec.Set("parallelism", *info.parallelism);
+  }
+  if (!pod_template.AsObject().empty()) {
+    spec.Set("template", std::move(pod_template));
+  }
+  return JobPatch(job, std::move(spec));
+}
+
+api::WriteRequest SuspendPatch(const api::Job& job) {
+  return JobPatch(job, Json::Obj({{"suspend", true}}));
+}
+
+bool RestoreWindowOpen(const api::Job& job) {
+  return job.suspend && job.active == 0 &&
+         (!job.start_time.has_value() || api::IsTrue(job.conditions, "Suspended"));
+}
+
+std::optional<api::WriteRequest> RestorePatch(const api::Job& job, const api::Workload& workload) {
+  if (workload.pod_sets.size() != 1) {
+    return std::nullopt;
+  }
+  const Json recorded = ParseTemplate(workload.pod_sets.front().template_json);
+  Json current = ParseTemplate(job.template_json);
+  // Compare only what a start changes; labels that the API server adds stay.
+  Json from = Json::Obj();
+  Json to = Json::Obj();
+  Json labels_now = current["metadata"]["labels"];
+  for (const std::string_view label : kServerLabels) {
+    labels_now.Erase(label);
+  }
+  Json labels_then = recorded["metadata"]["labels"];
+  labels_now.Erase(kJobNameLabel);
+  labels_then.Erase(kJobNameLabel);
+  if (!SameOrEmpty(labels_now, labels_then)) {
+    from.At("metadata").Set("labels", labels_now.IsNull() ? Json::Obj() : labels_now);
+    to.At("metadata").Set("labels", labels_then.IsNull() ? Json::Obj() : labels_then);
+  }
+  if (!SameOrEmpty(current["metadata"]["annotations"], recorded["metadata"]["annotations"])) {
+    from.At("metadata").Set("annotations", current["metadata"]["annotations"]);
+    to.At("metadata").Set("annotations", recorded["metadata"]["annotations"].IsNull()
+                                             ? Json::Obj()
+                                             : recorded["metadata"]["annotations"]);
+  }
+  Json patch = DiffMergePatch(from, to);
+  for (const std::string_view field : {"nodeSelector", "tolerations", "affinity", "schedulingGates"}) {
+    const Json& now_value = current["spec"][field];
+    const Json& then_value = recorded["spec"][field];
+    if (SameOrEmpty(now_value, then_value)) {
+      continue;
+    }
+    Json& spec = patch.At("spec");
+    if (now_value.IsObject() && then_value.IsObject()) {
+      spec.Set(field, DiffMergePatch(now_value, then_value));
+    } else {
+      spec.Set(field, then_value);  // null removes
+    }
+  }
+  Json spec = Json::Obj();
+  if (!patch.AsObject().empty()) {
+    spec.Set("template", std::move(patch));
+  }
+  // Partial admission lowered parallelism; give back what was asked for.
+  const int32_t wanted = workload.pod_sets.front().count;
+  if (workload.pod_sets.front().min_count.has_value() && job.PodCount() < wanted) {
+    spec.Set("parallelism", wanted);
+  }
+  if (spec.AsObject().empty()) {
+    return std::nullopt;
+  }
+  return JobPatch(job, std::move(spec));
+}
+
+}  // namespace tutti::reconciler

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch/v1 Job as a queued kind: how a Workload is made from it, when the two still belong together,
+// and the patches that start it and put it back exactly as it was submitted. Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "api/batch.h"
+#include "api/kueue.h"
+#include "api/request.h"
+#include "base/result.h"
+#include "reconciler/options.h"
+
+namespace tutti::reconciler {
+
+// The template as the user gave it: without the labels that the API server adds to a Job's template.
+[[nodiscard]] Json SubmittedTemplate(const api::Job& job);
+
+struct Priority {
+  int32_t value = 0;
+  std::optional<api::PriorityClassRef> ref;
+};
+
+// The Workload for a job. kInvalid when a label or annotation of the job can't be used; the message
+// names it.
+Result<api::Workload> WorkloadFor(const api::Job& job, const Priority& priority);
+
+// Whether `workload` still describes `job` (pods, containers, tolerations, time limit).
+[[nodiscard]] bool Equivalent(const api::Job& job, const api::Workload& workload);
+
+// What a start adds to the Job's template.
+struct StartInfo {
+  std::string group_name;  // "" = not in a PodGroup
+  api::StringMap labels;
+  api::StringMap node_selector;
+  std::vector<api::Toleration> tolerations;
+  std::vector<std::string> preferred_nodes;  // steering; empty = none
+  std::optional<int32_t> parallelism;        // partial admission
+};
+
+// One merge patch: template additions and suspend: false, guarded by resourceVersion. kInvalid when
+// the template already has one of the keys with another value (a permanent error).
+Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& workload,
+                                     const StartInfo& info);
+
+// suspend: true, nothing else (a template change in the same write is refused by the API server).
+[[nodiscard]] api::WriteRequest SuspendPatch(const api::Job& job);
+
+// Template and parallelism back to what `workload` recorded; nullopt when nothing differs.
+// REQUIRES: the window for template changes is open (RestoreWindowOpen).
+[[nodiscard]] std::optional<api::WriteRequest> RestorePatch(const api::Job& job,
+                                                            const api::Workload& workload);
+// suspended, no active pods, and Suspended=True seen or never started.
+[[nodiscard]] bool RestoreWindowOpen(const api::Job& job);
+
+}  // namespace tutti::reconciler

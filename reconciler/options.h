@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reconcilers need to know of the configuration and of the server. Set once at start.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "api/core.h"
+#include "base/time.h"
+#include "engine/engine.h"
+
+namespace tutti::reconciler {
+
+enum class Mode {
+  kObserve,     // decides, writes nothing
+  kTakeover,    // installed Kueue CRDs, never touched
+  kGreenfield,  // our CRDs
+};
+
+// How whole gangs are handed to the scheduler; chosen by discovery.
+enum class GangApi {
+  kNone,      // no PodGroup API or no pod policy: all-at-once release and the landing watch
+  kV1Alpha2,  // scheduling.k8s.io/v1alpha2 of Kubernetes 1.36
+  kV1Beta1,   // scheduling.k8s.io/v1beta1 of Kubernetes 1.37
+};
+
+// What a released gang's Job gets to keep its pods near the plan.
+enum class Steering {
+  kNone,          // the scheduler chooses
+  kPreferred,     // preferred node affinity to the planned nodes
+  kNodeSelector,  // kubernetes.io/hostname when the plan has one node, else as kPreferred
+};
+
+enum class CapacityChoice { kAuto, kRequire, kRelease, kObserve, kOff };
+
+struct Options {
+  Mode mode = Mode::kGreenfield;
+  GangApi gang_api = GangApi::kNone;
+  Steering steering = Steering::kNone;
+  CapacityChoice capacity = CapacityChoice::kAuto;
+  bool autoscaler_seen = false;  // by discovery: Karpenter's API group or an autoscaler's status
+
+  std::string own_namespace = "tutti-system";
+  // metav1.LabelSelector over namespaces whose jobs are managed.
+  api::LabelSelector managed_namespaces;
+  bool manage_jobs_without_queue_name = false;
+
+  Duration landing_timeout = std::chrono::seconds(60);
+  // Once a first pod is bound, the rest of the gang has this long.
+  Duration partial_binding_timeout = std::chrono::seconds(10);
+  Duration backoff_base = std::chrono::seconds(10);
+  Duration backoff_max = std::chrono::minutes(10);
+  Duration pending_reason_delay = std::chrono::seconds(1);
+  Duration queue_status_interval = std::chrono::seconds(1);
+};
+
+}  // namespace tutti::reconciler

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that one step of the controller wants done, as data. The operator carries it out; the
+// simulator and the tests look at it. Order matters only within one effect.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/meta.h"
+#include "api/quantity.h"
+#include "api/request.h"
+#include "base/time.h"
+
+namespace tutti::reconciler {
+
+// Writes that belong together: carried out one after the other, the rest is dropped after a failure.
+// Effects with the same `order_key` never run at the same time and keep their order.
+struct Effect {
+  uint64_t token = 0;
+  std::string order_key;
+  std::vector<api::WriteRequest> writes;
+};
+
+struct EventRecord {
+  std::string api_version;
+  std::string kind;
+  api::ObjectKey object;
+  std::string uid;
+  bool warning = false;
+  std::string reason;
+  std::string message;
+};
+
+enum class HistoryKind {
+  kCreated,
+  kPending,
+  kQuotaReserved,
+  kReleased,
+  kLanded,
+  kEvicted,
+  kRequeued,
+  kFinished,
+  kDeleted,
+};
+[[nodiscard]] std::string_view ToString(HistoryKind kind);
+
+// One state change of one workload, for the ledger.
+struct HistoryRow {
+  Time time = kNoTime;
+  HistoryKind kind = HistoryKind::kCreated;
+  api::ObjectKey workload;
+  std::string workload_uid;
+  std::string job;  // name of the Job, in the workload's namespace
+  std::string local_queue;
+  std::string cluster_queue;
+  int32_t pods = 0;
+  struct Amount {
+    std::string flavor;
+    std::string resource;
+    int64_t amount = 0;
+  };
+  std::vector<Amount> amounts;
+  std::string reason;
+  std::string message;
+};
+
+// A metric sample by its exported name; the operator knows type and help text.
+struct MetricSample {
+  enum class Op { kAdd, kSet, kObserve, kRemove };  // kRemove drops all series with these labels
+  Op op = Op::kAdd;
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> labels;
+  double value = 0;
+};
+
+struct Output {
+  std::vector<Effect> effects;
+  std::vector<EventRecord> events;
+  std::vector<HistoryRow> history;
+  std::vector<MetricSample> metrics;
+  std::vector<std::string> bugs;  // broken invariants that were survived; each is logged and counted
+};
+
+}  // namespace tutti::reconciler

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reconciler/shapes.h"
+
+#include <utility>
+
+#include "base/json.h"
+
+namespace tutti::reconciler {
+
+ShapeCache::Shaped ShapeCache::Get(const std::string& template_json,
+                                   const api::PodContext& context, const std::string& context_id) {
+  const auto empty = [] { return std::make_shared<const api::PodShape>(); };
+  auto parsed = Json::Parse(template_json);
+  if (!parsed) {
+    return {empty(), "spec.template: " + parsed.error().message};
+  }
+  std::string key = (*parsed)["spec"].Dump() + "\n" + context_id;
+  if (const auto it = shapes_.find(key); it != shapes_.end()) {
+    if (auto shape = it->second.lock()) {
+      return {std::move(shape), ""};
+    }
+  }
+  auto shape = api::ShapeOf(*parsed, context);
+  if (!shape) {
+    return {empty(), shape.error().message};
+  }
+  std::string problem;
+  for (const std::string& violation : api::CheckLimits(*parsed, context)) {
+    problem += (problem.empty() ? "" : "; ") + violation;
+  }
+  auto shared = std::make_shared<const api::PodShape>(std::move(*shape));
+  if (problem.empty()) {
+    shapes_[std::move(key)] = shared;
+  }
+  return {std::move(shared), std::move(problem)};
+}
+
+void ShapeCache::Trim() {
+  std::erase_if(shapes_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+TemplateRefs RefsOf(const std::string& template_json) {
+  TemplateRefs refs;
+  if (const auto parsed = Json::Parse(template_json)) {
+    const Json& spec = (*parsed)["spec"];
+    refs.runtime_class = spec["runtimeClassName"].AsString();
+    refs.priority_class = spec["priorityClassName"].AsString();
+    refs.preset_group = spec["schedulingGroup"]["podGroupName"].AsString();
+  }
+  return refs;
+}
+
+}  // namespace tutti::reconciler
