@@ -1,0 +1,122 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{/* Names, labels and the CEL fragments that several policies share. */}}
+
+{{- define "tutti.labels" -}}
+app.kubernetes.io/name: tutti
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: tutti
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "tutti.selector" -}}
+app.kubernetes.io/name: tutti
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "tutti.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "tutti.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* Version of scheduling.k8s.io whose PodGroups are used; empty: none. */}}
+{{- define "tutti.gang" -}}
+{{- $on := toString .Values.nativeGang.enabled -}}
+{{- if eq $on "true" -}}on
+{{- else if eq $on "auto" -}}
+{{- if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1alpha2" -}}on{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "tutti.namespaceSelector" -}}
+{{- if .Values.managedJobsNamespaceSelector -}}
+{{ toYaml .Values.managedJobsNamespaceSelector }}
+{{- else -}}
+matchExpressions:
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values: [kube-system, {{ .Release.Namespace }}]
+{{- end -}}
+{{- end }}
+
+{{/* CEL: this is not the operator itself. */}}
+{{- define "tutti.notUs" -}}
+request.userInfo.username != '{{ include "tutti.user" . }}'
+{{- end }}
+
+{{/* CEL: the object isn't a part of a larger one. A CronJob's Jobs stand for themselves. */}}
+{{- define "tutti.isRoot" -}}
+!VAR.metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false) && !(r.kind == 'CronJob' && r.apiVersion.startsWith('batch/')))
+{{- end }}
+
+{{/* CEL: the Job is suspended; absent means false. */}}
+{{- define "tutti.suspended" -}}
+VAR.spec.?suspend.orValue(false) == true
+{{- end }}
+
+{{- define "tutti.hasQueue" -}}
+VAR.metadata.?labels['kueue.x-k8s.io/queue-name'].orValue('') != ''
+{{- end }}
+
+{{/* Policies act unless somebody else holds the Jobs. */}}
+{{- define "tutti.policies" -}}
+{{- if and .Values.policies.enabled (ne .Values.mode "Observe") -}}on{{- end -}}
+{{- end }}
+
+{{/* matchConstraints of a policy on Jobs: (list $ operations...) */}}
+{{- define "tutti.matchJobs" -}}
+namespaceSelector:
+  {{- include "tutti.namespaceSelector" (first .) | nindent 2 }}
+resourceRules:
+- apiGroups: [batch]
+  apiVersions: [v1]
+  resources: [jobs]
+  operations: [{{ join ", " (rest .) }}]
+{{- end }}
+
+{{/* A binding that denies: (list $ name) */}}
+{{- define "tutti.deny" -}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ index . 1 }}
+  labels:
+    {{- include "tutti.labels" (index . 0) | nindent 4 }}
+spec:
+  policyName: {{ index . 1 }}
+  validationActions: [Deny]
+{{- end }}
+
+{{/* Stops the rendering where values contradict each other. */}}
+{{- define "tutti.check" -}}
+{{- if and .Values.ledger.persistence.enabled (not .Values.ledger.enabled) -}}
+{{- fail "ledger.persistence.enabled needs ledger.enabled: true" -}}
+{{- end -}}
+{{- if and .Values.ledger.persistence.enabled (gt (int .Values.replicaCount) 1) (ne .Values.ledger.persistence.accessMode "ReadWriteMany") -}}
+{{- fail "ledger.persistence with replicaCount above 1 needs accessMode ReadWriteMany: set replicaCount: 1, or use the default emptyDir" -}}
+{{- end -}}
+{{- if and (ne .Values.mode "Greenfield") .Values.crds.install -}}
+{{- fail (printf "mode %s uses the CRDs that are there: set crds.install: false" .Values.mode) -}}
+{{- end -}}
+{{- if and .Values.webhook.jobs (not .Values.webhook.enabled) -}}
+{{- fail "webhook.jobs needs webhook.enabled: true" -}}
+{{- end -}}
+{{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) -}}
+{{- fail "replicaCount above 1 needs leaderElection.enabled: true" -}}
+{{- end -}}
+{{- range $own := list "namespace" "health" "metrics" "webhook" "leaderElection" "internalCertManagement" "managedJobsNamespaceSelector" "manageJobsWithoutQueueName" "featureGates" -}}
+{{- if hasKey $.Values.config.kueue $own -}}
+{{- fail (printf "config.kueue.%s is set by the chart: use the value of its own (see values.yaml)" $own) -}}
+{{- end -}}
+{{- end -}}
+{{- range $own := list "mode" "ledger" -}}
+{{- if hasKey $.Values.config.tutti $own -}}
+{{- fail (printf "config.tutti.%s is set by the chart: use the value %s" $own $own) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
