@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What differs between Kubernetes minors: the gates and API versions that switch native gang
+// scheduling on.
+
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// DefaultMinor is the Kubernetes minor that CI tests on.
+const DefaultMinor = "1.36"
+
+type minorFacts struct {
+	gates         []string // native gang scheduling
+	runtimeConfig []string // its API version
+	always        []string // runtime-config in any case
+	// Gates and API versions without which the admission policies aren't served.
+	policyGates, policyRuntime []string
+}
+
+var minors = map[string]minorFacts{
+	"1.34": {
+		always:        []string{"resource.k8s.io/v1alpha3=true"},
+		policyGates:   []string{"MutatingAdmissionPolicy"},
+		policyRuntime: []string{"admissionregistration.k8s.io/v1beta1=true"},
+	},
+	"1.35": {
+		always:        []string{"resource.k8s.io/v1alpha3=true"},
+		policyGates:   []string{"MutatingAdmissionPolicy"},
+		policyRuntime: []string{"admissionregistration.k8s.io/v1beta1=true"},
+	},
+	"1.36": {
+		gates:         []string{"GenericWorkload", "GangScheduling", "DRAWorkloadResourceClaims"},
+		runtimeConfig: []string{"scheduling.k8s.io/v1alpha2=true"},
+		always:        []string{"resource.k8s.io/v1beta2=true", "resource.k8s.io/v1alpha3=true"},
+	},
+	"1.37": {
+		gates:         []string{"GenericWorkload", "DRAWorkloadResourceClaims"},
+		runtimeConfig: []string{"scheduling.k8s.io/v1beta1=true"},
+	},
+}
+
+// MinorFromEnv is TUTTI_K8S_MINOR or the default.
+func MinorFromEnv() string {
+	if minor := os.Getenv("TUTTI_K8S_MINOR"); minor != "" {
+		return minor
+	}
+	return DefaultMinor
+}
+
+// componentFlags are --feature-gates and --runtime-config for these options.
+func componentFlags(o Options) (gates, runtimeConfig string, err error) {
+	facts, known := minors[o.Minor]
+	if !known {
+		return "", "", fmt.Errorf("Kubernetes minor %q: known are %s", o.Minor,
+			strings.Join(slices.Sorted(maps.Keys(minors)), ", "))
+	}
+	set := map[string]bool{}
+	for _, gate := range facts.policyGates {
+		set[gate] = true
+	}
+	apis := slices.Concat(facts.always, facts.policyRuntime)
+	if !o.GatesOff {
+		for _, gate := range facts.gates {
+			set[gate] = true
+		}
+		apis = append(apis, facts.runtimeConfig...)
+	}
+	maps.Copy(set, o.FeatureGates)
+	apis = append(apis, o.RuntimeConfig...)
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		list = append(list, fmt.Sprintf("%s=%t", name, set[name]))
+	}
+	return strings.Join(list, ","), strings.Join(apis, ","), nil
+}
