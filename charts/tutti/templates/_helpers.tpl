@@ -111,10 +111,10 @@ spec:
 {{- end -}}
 {{- range $own := list "namespace" "health" "metrics" "webhook" "leaderElection" "internalCertManagement" "managedJobsNamespaceSelector" "manageJobsWithoutQueueName" "featureGates" -}}
 {{- if hasKey $.Values.config.kueue $own -}}
-{{- fail (printf "config.kueue.%s is set by the chart: use the value of its own (see values.yaml)" $own) -}}
+{{- fail (printf "config.kueue.%s is set by the chart: use the chart's own values for it (namespace: the release's)" $own) -}}
 {{- end -}}
 {{- end -}}
-{{- range $own := list "mode" "ledger" -}}
+{{- range $own := list "mode" "nativeGang" "ledger" -}}
 {{- if hasKey $.Values.config.tutti $own -}}
 {{- fail (printf "config.tutti.%s is set by the chart: use the value %s" $own $own) -}}
 {{- end -}}
