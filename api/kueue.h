@@ -123,6 +123,8 @@ struct PodSetAssignment {
   StringMap flavors;            // resource -> flavor
   ResourceList resource_usage;  // total of the podset
   std::optional<int32_t> count;
+  Json topology_assignment;  // as found, null when absent: kept in our writes
+  std::string delayed_topology_request;
   bool operator==(const PodSetAssignment&) const = default;
 };
 
@@ -168,6 +170,9 @@ struct WorkloadStatus {
   // per podset, requests of a workload that could not be admitted yet
   std::vector<std::pair<std::string, ResourceList>> resource_requests;
   std::optional<int32_t> accumulated_past_execution_seconds;
+  // clusterName, nominatedClusterNames, unhealthyNodes, preemptionGates as found: the same manager
+  // owns them, so our writes carry them on. Null when there is none.
+  Json other;
   bool operator==(const WorkloadStatus&) const = default;
 };
 
@@ -199,6 +204,8 @@ Result<AdmissionCheck> AdmissionCheckFromJson(const Json& json);
 Result<Topology> TopologyFromJson(const Json& json);
 Result<WorkloadPriorityClass> WorkloadPriorityClassFromJson(const Json& json);
 Result<Workload> WorkloadFromJson(const Json& json);
+// `problem`, if given, gets what is malformed (appended with "; ").
+WorkloadStatus WorkloadStatusFromJson(const Json& status, std::string* problem = nullptr);
 
 // A Workload to create: apiVersion, kind, metadata and spec (no status).
 Json ToJson(const Workload& workload);

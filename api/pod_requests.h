@@ -17,11 +17,25 @@ namespace tutti::api {
 struct PodContext {
   std::vector<const LimitRange*> limit_ranges;  // of the namespace, in name order
   const RuntimeClass* runtime_class = nullptr;  // the one that the template names, if it exists
+  // Where the template is, for messages: spec.podSets[0].template, or "" for a Pod.
+  std::string path = "spec.template";
 };
 
 // kInvalid names the field: a malformed quantity, a negative request, requests above limits.
 // `pod` is a PodTemplateSpec or a Pod ({metadata?, spec}).
 Result<PodShape> ShapeOf(const Json& pod, const PodContext& context);
+
+// The shape of a Pod as the API server returned it: nothing is defaulted any more, an in-place resize
+// in progress counts with its larger side (status.containerStatuses[].resources), and node_name is
+// left empty (Pod::node_name has it). Amounts that overflow saturate.
+Result<PodShape> ShapeOfRunning(const Json& pod);
+
+// One pointer for equal shapes, for as long as somebody holds it. May be called from any thread.
+std::shared_ptr<const PodShape> InternShape(PodShape shape);
+
+// What the API server would refuse in the requests and limits of a template, one message per field:
+// malformed or negative quantities, and the name `pods`, which Kueue's API reserves.
+std::vector<std::string> CheckQuantities(const Json& pod, const std::string& path);
 
 // LimitRange violations (min/max per container and per pod) as Kueue checks them: one message per
 // violation, empty when none. Also requests > limits.

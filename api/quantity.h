@@ -21,6 +21,7 @@ class Quantity {
   Quantity() = default;                          // 0
   static Quantity FromInt(int64_t value);        // decimal format
   static Quantity FromMilli(int64_t milli);      // decimal format
+  static Quantity FromBytes(int64_t value);      // binary format: 1Gi, 512Mi
   // Accepts what the API server accepts; kInvalid names what is wrong otherwise.
   static Result<Quantity> Parse(std::string_view text);
   // JSON strings and numbers.
@@ -31,18 +32,23 @@ class Quantity {
   [[nodiscard]] int64_t MilliValue() const;
   [[nodiscard]] bool IsZero() const { return coefficient_ == 0; }
   [[nodiscard]] int Sign() const { return coefficient_ < 0 ? -1 : (coefficient_ > 0 ? 1 : 0); }
-  // The text that was parsed, or the canonical form of a computed value.
+  // The canonical form, as the API server writes a built-in object back: "1500m" for "1.5". Text that
+  // the API server keeps as it is ("1.500", "+5") is kept here too.
   [[nodiscard]] std::string ToString() const;
 
   friend std::strong_ordering operator<=>(const Quantity& a, const Quantity& b);  // by value
   friend bool operator==(const Quantity& a, const Quantity& b);                   // by value
+  // Exact up to 38 digits; beyond that the larger part.
+  friend Quantity operator+(const Quantity& a, const Quantity& b);
+  Quantity operator-() const;
 
  private:
   // value = coefficient_ * 10^exponent_ (binary suffixes are multiplied out; exact)
   __extension__ __int128 coefficient_ = 0;
   int32_t exponent_ = 0;
-  bool binary_ = false;  // printed with Ki, Mi, … when computed
-  std::string text_;     // as parsed; empty for computed values
+  enum class Format : uint8_t { kDecimal, kBinary, kExponent };
+  Format format_ = Format::kDecimal;  // how the canonical form is printed
+  std::string text_;                  // the parsed text where it counts as canonical
 };
 
 using ResourceList = std::map<std::string, Quantity>;  // name -> amount, sorted by name
