@@ -172,6 +172,7 @@ done
 if [[ $tier != e2e ]]; then
   step "Unit tests (Go) and chart tests"
   if [[ $tools_ok ]]; then
+    check charts charts/test.sh
     mapfile -t packages < <(cd e2e && go list ./... | grep -v '/suite$')
     python3 tools/runner.py "$results" go go-unit "$logs/go-unit" -- \
       go -C e2e test -json -count=1 -short -timeout 10m "${packages[@]}" || rc=1

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests of the chart and of the CRDs that need no cluster: lint, stable output, what the values
+# schema refuses and how, what the switches switch, RBAC, drift of generated files.
+# What the API server makes of it all is tested in e2e/suite (crds_test.go, policies_test.go).
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+HELM=${HELM:-$(e2e/tools/build.sh helm)/helm} || exit 1
+export HELM
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+ok() {
+  passed=$((passed + 1))
+  echo "ok    $1"
+}
+bad() {
+  failed=$((failed + 1))
+  echo "FAIL  $1"
+  sed 's/^/      /' "$work/out" | tail -n 12
+}
+# works NAME COMMAND...: the command succeeds.
+works() {
+  local name=$1
+  shift
+  if "$@" >"$work/out" 2>&1; then ok "$name"; else bad "$name"; fi
+}
+# refused NAME PATTERN OPTION...: rendering fails with a message that matches.
+refused() {
+  local name=$1 pattern=$2
+  shift 2
+  if charts/render.sh "$@" >"$work/out" 2>&1; then
+    echo "was accepted" >"$work/out"
+    bad "refuses $name"
+  elif grep -qE -- "$pattern" "$work/out"; then
+    ok "refuses $name"
+  else
+    bad "refuses $name (message doesn't match $pattern)"
+  fi
+}
+# has NAME COUNT PATTERN OPTION...: so many lines of the output match.
+has() {
+  local name=$1 want=$2 pattern=$3 got
+  shift 3
+  charts/render.sh "$@" >"$work/out" 2>&1
+  got=$(grep -cE -- "$pattern" "$work/out")
+  if [[ $got == "$want" ]]; then ok "$name"; else
+    echo "$got lines match $pattern, not $want" >"$work/out"
+    bad "$name"
+  fi
+}
+
+works "CRDs are what the generator writes" python3 crds/gen/gen.py --check
+works "lint" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti
+
+everything=(--set 'webhook.enabled=true,webhook.jobs=true,flowControl.enabled=true,replicaCount=2'
+  --set 'ledger.persistence.enabled=true,ledger.persistence.accessMode=ReadWriteMany'
+  --set 'nativeGang.enabled=true,manageJobsWithoutQueueName=true')
+works "lint with everything on" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti "${everything[@]}"
+stable() {
+  charts/render.sh "$@" >"$work/a" && charts/render.sh "$@" >"$work/b" && cmp "$work/a" "$work/b"
+}
+works "the same values give the same bytes" stable
+works "the same values give the same bytes with everything on" stable "${everything[@]}"
+constant() { ! grep -rnE '\b(now|date|lookup|rand[A-Za-z]*|uuidv4|genCA|genPrivateKey|genSelfSignedCert|shuffle)\b' charts/tutti/templates; }
+works "no template asks for time, chance or the cluster" constant
+parses() {
+  charts/render.sh "$@" >"$work/a" && python3 - "$work/a" <<'P'
+import re, sys
+seen = set()
+for doc in open(sys.argv[1]).read().split("\n---\n"):
+    kind = re.search(r"^kind: (\S+)$", doc, re.M)
+    name = re.search(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", doc, re.M)
+    if not kind or not name:
+        sys.exit(f"without kind or name: {doc[:200]}")
+    key = (kind[1], name[1])
+    if key in seen:
+        sys.exit(f"twice: {key}")
+    seen.add(key)
+if len(seen) < 30:
+    sys.exit(f"only {len(seen)} objects")
+P
+}
+works "every document has a name of its own" parses
+works "every document has a name of its own with everything on" parses "${everything[@]}"
+order() {
+  charts/render.sh "${everything[@]}" | grep -E '^kind: ' >"$work/a"
+  local crd policy
+  crd=$(grep -n 'CustomResourceDefinition' "$work/a" | tail -1 | cut -d: -f1)
+  policy=$(grep -n 'AdmissionPolicy' "$work/a" | head -1 | cut -d: -f1)
+  ((crd > 0 && policy > crd))
+}
+works "policies come after the CRDs" order
+
+# Values.
+refused "an unknown value" "additional properties 'replicas' not allowed" --set replicas=2
+refused "a number that is none" "/replicaCount'?: got string, want integer" --set replicaCount=two
+refused "too many replicas" "/replicaCount.*10" --set replicaCount=11
+refused "an unknown mode" "/mode.*Observe.*Takeover.*Greenfield" --set mode=Dry
+refused "an unknown gang setting" "/nativeGang/enabled" --set nativeGang.enabled=maybe
+refused "a size that is none" "/ledger/size" --set ledger.size=big
+refused "a webhook without TLS" "/webhook/url" --set webhook.url=http://127.0.0.1:1
+refused "an unknown field of the configuration" "/config/kueue.*'waitForPods' not allowed" --set config.kueue.waitForPods=1
+refused "a field of the configuration that has a value" "config.kueue.namespace is set by the chart" --set config.kueue.namespace=x
+refused "our configuration's mode" "config.tutti.mode is set by the chart: use the value mode" --set config.tutti.mode=Observe
+refused "Job webhooks without webhooks" "webhook.jobs needs webhook.enabled" --set webhook.jobs=true
+refused "one volume for two" "needs accessMode ReadWriteMany" --set 'replicaCount=2,ledger.persistence.enabled=true'
+refused "two without an election" "replicaCount above 1 needs leaderElection.enabled" --set 'replicaCount=2,leaderElection.enabled=false'
+refused "our CRDs over others'" "mode Takeover .*crds.install: false" --set mode=Takeover
+refused "an old cluster" "kubeVersion" --kube-version 1.33.0
+
+# Switches.
+has "eleven CRDs, all kept" 11 'helm.sh/resource-policy: keep'
+has "no CRD where they are installed already" 0 '^kind: CustomResourceDefinition' --set crds.install=false
+has "gang policies where the API is served" 2 '^  name: tutti-pod-joins-group$' --api-versions scheduling.k8s.io/v1alpha2
+has "no gang policy where the API is not served" 0 'tutti-pod-joins-group'
+has "no gang policy where it is switched off" 0 'tutti-pod-joins-group' --api-versions scheduling.k8s.io/v1alpha2 --set nativeGang.enabled=false
+has "nothing holds Jobs in mode Observe" 0 '^kind: (Mutating|Validating)(AdmissionPolicy|WebhookConfiguration)' --set mode=Observe,crds.install=false,webhook.enabled=true
+has "no policy for older servers" 0 'AdmissionPolicy(Binding)?$' --set policies.enabled=false,webhook.enabled=true,webhook.jobs=true
+has "no disruption budget for one replica" 0 '^kind: PodDisruptionBudget'
+has "a disruption budget for two" 1 '^kind: PodDisruptionBudget' --set replicaCount=2
+has "an emptyDir by default" 0 '^kind: PersistentVolumeClaim'
+has "all Jobs are held where that is asked for" 0 'name: queued$' --set manageJobsWithoutQueueName=true
+
+# The operator can write nothing but what it has to.
+rights() {
+  charts/render.sh >"$work/a" && python3 - "$work/a" <<'P'
+import re, sys
+write = {"create", "update", "patch", "delete", "deletecollection", "bind", "escalate", "impersonate"}
+allowed = {  # resource: verbs that change something, cluster-wide
+    "workloads": {"create", "update", "patch", "delete"}, "jobs": {"patch"}, "jobs/status": {"patch"},
+    "jobs/finalizers": {"update"}, "podgroups": {"create", "patch", "delete"},
+    "events": {"create", "patch"}, "tokenreviews": {"create"}, "subjectaccessreviews": {"create"},
+}
+role = re.search(r"^kind: ClusterRole\nmetadata:\n  name: tutti-controller-manager\n(.*?)^---$",
+                 open(sys.argv[1]).read(), re.M | re.S)[1]
+rules = re.findall(r"- apiGroups: \[(.*)\]\n  resources: \[(.*)\]\n  verbs: \[(.*)\]\n", role)
+if len(rules) < 15 or len(rules) != role.count("- apiGroups:"):
+    sys.exit(f"{len(rules)} rules are readable")
+for groups, resources, verbs in rules:
+    if "*" in groups + resources + verbs:
+        sys.exit(f"a wildcard: {resources}")
+    for resource in resources.split(", "):
+        extra = set(verbs.split(", ")) & write
+        if groups == "kueue.x-k8s.io" and resource != "workloads":
+            extra -= {"update", "patch"}
+        extra -= allowed.get(resource, set())
+        if extra:
+            sys.exit(f"{resource}: {sorted(extra)}")
+        if resource in ("secrets", "configmaps"):
+            sys.exit("Secrets and ConfigMaps belong to the Role of the namespace")
+P
+}
+works "the cluster role changes only what it has to" rights
+
+echo "charts: $passed passed, $failed failed"
+((failed == 0))
