@@ -64,7 +64,9 @@ class Capacity {
   // A pod that is bound to `node` and not terminal. `gang` is the id of the workload that it belongs
   // to ("" = foreign) and `pod_set` the podset's name: binding a pod uses up one slot of that gang's
   // reservation, on the same node if one is left there, else any other of the podset.
-  // Calling it again for the same uid replaces what was known.
+  // Calling it again for the same uid replaces what was known. A slot is used when a pod becomes known
+  // as a pod of that gang and podset; pods known before Reserve use none, a used slot stays used when
+  // its pod goes.
   virtual void SetPod(const std::string& uid, const std::string& node,
                       std::shared_ptr<const api::PodShape> shape, const std::string& gang,
                       const std::string& pod_set) = 0;
@@ -75,7 +77,18 @@ class Capacity {
   // pods a search with a step budget, whose failure is reported as kNotNow with a message saying so.
   [[nodiscard]] virtual FitResult Check(const Gang& gang) const = 0;
 
-  // Promises the places. The reservation of `gang.id` must not exist yet.
+  // True only if the gang fits now AND keeps fitting however the scheduler places the unbound pods of
+  // other gangs' reservations: it scores nodes by itself and may bind an in-flight pod elsewhere than
+  // planned, so a plan alone does not prove that a second gang released meanwhile will land.
+  // Sufficient, not necessary: every in-flight pod is taken to destroy as many places as one pod of its
+  // size can on the worst node that admits both, for all podsets at once. Exact when nothing is in
+  // flight, or when nothing in flight can reach a node of this gang; always false for kUndecided.
+  // Can become true when an in-flight pod binds, without a growth of Version().
+  // It doesn't cover pods that nobody knows of yet, nor (unlike pods) that the scheduler finds the
+  // packing.
+  [[nodiscard]] virtual bool FitsWhateverInFlight(const Gang& gang) const = 0;
+
+  // Promises the places. The reservation of `gang.id` must not exist yet (it would be replaced).
   virtual void Reserve(const Gang& gang, const Placement& placement) = 0;
   // Drops the promise; pods that are bound stay counted until they are removed.
   virtual void Release(const std::string& gang_id) = 0;

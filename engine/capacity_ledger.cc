@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// See capacity_ledger.h.
+#include "engine/capacity_ledger.h"
+
+#include <algorithm>
+
+namespace tutti::engine {
+
+// Names that kube-scheduler's Fit looks at; all others it ignores on both sides.
+bool CountsForFit(std::string_view name) {
+  if (name == "cpu" || name == "memory" || name == "ephemeral-storage") return true;
+  if (name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")) return true;
+  if (name.find('/') == std::string_view::npos) return false;
+  return name.find("kubernetes.io/") != std::string_view::npos || !name.starts_with("requests.");
+}
+
+bool PortsClash(const std::vector<api::HostPort>& a, const std::vector<api::HostPort>& b) {
+  for (const api::HostPort& x : a) {
+    for (const api::HostPort& y : b) {
+      if (api::Clash(x, y)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<api::HostPort> PortsOf(const api::PodShape& shape) {
+  std::vector<api::HostPort> ports;
+  for (const api::HostPort& port : shape.host_ports) {
+    if (port.port > 0) ports.push_back(port);
+  }
+  std::sort(ports.begin(), ports.end());
+  return ports;
+}
+
+CapacityLedger::CapacityLedger() {
+  resource_ids_.emplace(kPodsResource, kPodsId);
+  resource_names_.emplace_back(kPodsResource);
+}
+
+int32_t CapacityLedger::FindResource(const std::string& name) const {
+  auto it = resource_ids_.find(name);
+  return it == resource_ids_.end() ? -1 : it->second;
+}
+
+// --- small parts ----------------------------------------------------------------------------------------
+
+int32_t CapacityLedger::ResourceId(const std::string& name) {
+  auto [it, added] = resource_ids_.try_emplace(name, static_cast<int32_t>(resource_names_.size()));
+  if (added) resource_names_.push_back(name);
+  return it->second;
+}
+
+LoadRef CapacityLedger::AcquireLoad(const api::PodShape& shape) {
+  Load load;
+  load.requests.emplace_back(kPodsId, 1);
+  for (const auto& [name, amount] : shape.requests) {
+    if (amount > 0 && CountsForFit(name)) load.requests.emplace_back(ResourceId(name), amount);
+  }
+  std::sort(load.requests.begin(), load.requests.end());
+  load.ports = PortsOf(shape);
+  auto it = loads_.try_emplace(std::move(load), 0).first;
+  ++it->second;
+  return it;
+}
+
+void CapacityLedger::ReleaseLoad(LoadRef load) {
+  if (--load->second == 0) loads_.erase(load);
+}
+
+NodeState& CapacityLedger::NodeOf(const std::string& name) {
+  auto [it, added] = nodes_.try_emplace(name);
+  if (added) it->second.facts.name = name;
+  return it->second;
+}
+
+void CapacityLedger::DropIfUnused(NodeState* node) {
+  if (node->present || !node->holdings.empty()) return;
+  nodes_.erase(nodes_.find(std::string(node->facts.name)));
+}
+
+GangState& CapacityLedger::GangOf(const std::string& id) {
+  auto [it, added] = gangs_.try_emplace(id);
+  if (added) it->second.id = id;
+  return it->second;
+}
+
+void CapacityLedger::DropIfUnused(GangState* gang) {
+  if (gang->reservation || gang->bound > 0) return;
+  gangs_.erase(gangs_.find(std::string(gang->id)));
+}
+
+std::vector<api::HostPort> CapacityLedger::PortsInUse(const NodeState& node) {
+  std::vector<api::HostPort> ports;
+  for (const Holding& holding : node.holdings) {
+    const std::vector<api::HostPort>& more = holding.load->first.ports;
+    ports.insert(ports.end(), more.begin(), more.end());
+  }
+  std::sort(ports.begin(), ports.end());
+  ports.erase(std::unique(ports.begin(), ports.end()), ports.end());
+  return ports;
+}
+
+void CapacityLedger::Touch(NodeState* node) {
+  for (const Touched& touched : touched_) {
+    if (touched.node == node) return;
+  }
+  touched_.push_back({node, node->cells, PortsInUse(*node)});
+}
+
+// Ends a call: the version grows if any node has more room than before; forgets unused nodes.
+void CapacityLedger::Finish() {
+  bool helps = false;
+  for (const Touched& before : touched_) {
+    if (!before.node->present) continue;
+    for (const Cell& cell : before.cells) {
+      const Cell* after = before.node->Find(cell.resource);
+      helps |= cell.used > (after == nullptr ? Wide{0} : after->used);
+    }
+    const std::vector<api::HostPort> ports = PortsInUse(*before.node);
+    helps |= !std::includes(ports.begin(), ports.end(), before.ports.begin(), before.ports.end());
+  }
+  for (const Touched& before : touched_) DropIfUnused(before.node);
+  touched_.clear();
+  if (helps) ++version_;
+}
+
+void CapacityLedger::Add(NodeState* node, GangState* gang, LoadRef load, int32_t bound,
+                       int32_t promised) {
+  Touch(node);
+  gang->bound += bound;
+  auto it = std::find_if(node->holdings.begin(), node->holdings.end(), [&](const Holding& h) {
+    return h.gang == gang && h.load == load;
+  });
+  if (it == node->holdings.end()) {
+    node->holdings.push_back({gang, load, 0, 0});
+    it = node->holdings.end() - 1;
+    ++load->second;
+  }
+  it->bound += bound;
+  it->promised += promised;
+  for (const auto& [resource, amount] : load->first.requests) {
+    Cell& cell = node->At(resource);
+    cell.used += Wide{amount} * (bound + promised);
+  }
+  if (it->bound == 0 && it->promised == 0) {
+    *it = node->holdings.back();
+    node->holdings.pop_back();
+    ReleaseLoad(load);
+    std::erase_if(node->cells, [](const Cell& c) { return c.allocatable == 0 && c.used == 0; });
+  }
+}
+
+const std::vector<const NodeState*>& CapacityLedger::Nodes() const {
+  if (present_stale_) {
+    present_.clear();
+    for (const auto& [name, node] : nodes_) {
+      if (node.present) present_.push_back(&node);
+    }
+    present_stale_ = false;
+  }
+  return present_;
+}
+
+// --- nodes and pods -------------------------------------------------------------------------------------
+
+void CapacityLedger::SetNode(const api::Node& node) {
+  NodeState& state = NodeOf(node.meta.name);
+  NodeFacts facts = pool_.Acquire(node);
+  bool helps = !state.present;
+  if (state.present) {
+    helps |= state.facts.unschedulable && !facts.unschedulable;
+    helps |= state.facts.labels != facts.labels;
+    const std::vector<api::Taint>& taints = pool_.Taints(facts.taint_set);
+    for (const api::Taint& old : pool_.Taints(state.facts.taint_set)) {
+      helps |= std::find(taints.begin(), taints.end(), old) == taints.end();
+    }
+    pool_.Release(state.facts);
+  }
+  state.facts = std::move(facts);
+  std::vector<Cell> before = std::move(state.cells);
+  state.cells.clear();
+  for (const Cell& cell : before) {
+    if (cell.used != 0) state.cells.push_back(Cell{cell.resource, 0, cell.used});
+  }
+  for (const auto& [name, amount] : node.allocatable) {
+    if (amount <= 0 || (name != kPodsResource && !CountsForFit(name))) continue;
+    Cell& cell = state.At(ResourceId(name));
+    cell.allocatable = amount;
+    auto old = std::find_if(before.begin(), before.end(),
+                            [&](const Cell& c) { return c.resource == cell.resource; });
+    helps |= old == before.end() || old->allocatable < amount;
+  }
+  state.cells.shrink_to_fit();
+  if (!state.present) present_stale_ = true;
+  state.present = true;
+  if (helps) ++version_;
+}
+
+void CapacityLedger::RemoveNode(const std::string& name) {
+  auto it = nodes_.find(name);
+  if (it == nodes_.end() || !it->second.present) return;
+  NodeState& node = it->second;
+  pool_.Release(node.facts);
+  node.facts = NodeFacts{};
+  node.facts.name = name;
+  node.present = false;
+  present_stale_ = true;
+  for (Cell& cell : node.cells) cell.allocatable = 0;
+  std::erase_if(node.cells, [](const Cell& c) { return c.used == 0; });
+  DropIfUnused(&node);
+}
+
+void CapacityLedger::SetPod(const std::string& uid, const std::string& node_name,
+                          const api::PodShape& shape, const std::string& gang_id,
+                          const std::string& pod_set) {
+  NodeState& node = NodeOf(node_name);
+  GangState& gang = GangOf(gang_id);
+  PodRecord record{&node, AcquireLoad(shape), &gang, pod_set_names_.Acquire(pod_set), 0};
+  Add(&node, &gang, record.load, 1, 0);
+
+  auto [it, added] = pods_.try_emplace(uid, record);
+  bool joins = added;
+  if (!added) {
+    const PodRecord old = it->second;
+    joins = old.gang != &gang || old.pod_set != record.pod_set;
+    record.used_serial = old.used_serial;
+    ForgetPod(old);
+    it->second = record;
+  }
+  if (joins && gang.reservation && gang.reservation->serial != record.used_serial &&
+      UseSlot(gang, pod_set, &node)) {
+    it->second.used_serial = gang.reservation->serial;
+  }
+  Finish();
+}
+
+void CapacityLedger::RemovePod(const std::string& uid) {
+  auto it = pods_.find(uid);
+  if (it == pods_.end()) return;
+  const PodRecord record = it->second;
+  pods_.erase(it);
+  ForgetPod(record);
+  Finish();
+}
+
+void CapacityLedger::ForgetPod(const PodRecord& record) {
+  Add(record.node, record.gang, record.load, -1, 0);
+  ReleaseLoad(record.load);
+  pod_set_names_.Release(record.pod_set);
+  DropIfUnused(record.gang);
+}
+
+// --- promises -------------------------------------------------------------------------------------------
+
+void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
+  GangState& state = GangOf(gang.id);
+  if (state.reservation) DropReservation(state);
+  Reservation reservation;
+  reservation.serial = ++last_serial_;
+  for (const GangPodSet& set : gang.pod_sets) {
+    reservation.sets.push_back({set.name, set.shape, set.node_selector, set.tolerations,
+                                AcquireLoad(*set.shape), {}});
+  }
+  std::map<std::pair<size_t, std::string>, int32_t> slots;
+  for (const PlacementSlot& slot : placement) {
+    if (slot.count > 0 && slot.pod_set < reservation.sets.size()) {
+      slots[{slot.pod_set, slot.node}] += slot.count;
+    }
+  }
+  for (const auto& [where, count] : slots) {
+    SetPlan& plan = reservation.sets[where.first];
+    NodeState& node = NodeOf(where.second);
+    plan.slots.emplace_back(&node, count);
+    Add(&node, &state, plan.load, 0, count);
+  }
+  state.reservation = std::move(reservation);
+  Finish();
+}
+
+void CapacityLedger::DropReservation(GangState& gang) {
+  for (SetPlan& plan : gang.reservation->sets) {
+    for (const auto& [node, count] : plan.slots) Add(node, &gang, plan.load, 0, -count);
+    ReleaseLoad(plan.load);
+  }
+  gang.reservation.reset();
+}
+
+void CapacityLedger::Release(const std::string& gang_id) {
+  auto it = gangs_.find(gang_id);
+  if (it == gangs_.end() || !it->second.reservation) return;
+  DropReservation(it->second);
+  DropIfUnused(&it->second);
+  Finish();
+}
+
+// A slot on the pod's own node, else on a node that is gone, else on the first by name.
+bool CapacityLedger::UseSlot(GangState& gang, const std::string& pod_set, NodeState* node) {
+  for (SetPlan& plan : gang.reservation->sets) {
+    if (plan.name != pod_set || plan.slots.empty()) continue;
+    auto slot = std::find_if(plan.slots.begin(), plan.slots.end(),
+                             [&](const auto& s) { return s.first == node; });
+    if (slot == plan.slots.end()) {
+      slot = std::find_if(plan.slots.begin(), plan.slots.end(),
+                          [](const auto& s) { return !s.first->present; });
+    }
+    if (slot == plan.slots.end()) slot = plan.slots.begin();
+    Add(slot->first, &gang, plan.load, 0, -1);
+    if (--slot->second == 0) plan.slots.erase(slot);
+    return true;
+  }
+  return false;
+}
+
+int32_t CapacityLedger::Unbound(const std::string& gang_id) const {
+  auto it = gangs_.find(gang_id);
+  if (it == gangs_.end() || !it->second.reservation) return 0;
+  int32_t sum = 0;
+  for (const SetPlan& plan : it->second.reservation->sets) {
+    for (const auto& [node, count] : plan.slots) sum += count;
+  }
+  return sum;
+}
+
+bool CapacityLedger::SlotBroken(const SetPlan& plan, const NodeState& node,
+                                const NodeFilter& filter) {
+  if (!node.present || filter.Check(node.facts) != Verdict::kAdmits) return true;
+  for (const auto& [resource, amount] : plan.load->first.requests) {
+    const Cell* cell = node.Find(resource);
+    if (cell == nullptr || cell->used > cell->allocatable) return true;
+  }
+  const std::vector<api::HostPort>& ports = plan.load->first.ports;
+  if (ports.empty()) return false;
+  int32_t alike = 0;
+  for (const Holding& holding : node.holdings) {
+    if (PortsClash(ports, holding.load->first.ports)) alike += holding.bound + holding.promised;
+  }
+  return alike > 1;
+}
+
+bool CapacityLedger::PlanBroken(const std::string& gang_id) const {
+  auto it = gangs_.find(gang_id);
+  if (it == gangs_.end() || !it->second.reservation) return false;
+  for (const SetPlan& plan : it->second.reservation->sets) {
+    if (plan.slots.empty()) continue;
+    const NodeFilter filter(pool_, *plan.shape, plan.node_selector, plan.tolerations);
+    for (const auto& [node, count] : plan.slots) {
+      if (SlotBroken(plan, *node, filter)) return true;
+    }
+  }
+  return false;
+}
+
+int32_t CapacityLedger::CountNodes(const api::StringMap& labels) const {
+  int32_t count = 0;
+  for (const NodeState* node : Nodes()) count += pool_.HasLabels(node->facts, labels) ? 1 : 0;
+  return count;
+}
+
+// --- self-check -----------------------------------------------------------------------------------------
+
+std::string CapacityLedger::SanityCheck() const {
+  struct Sum {
+    int64_t bound = 0;
+    int64_t promised = 0;
+  };
+  using Key = std::pair<const GangState*, const Load*>;
+  std::map<std::string, std::map<Key, Sum>> expected;
+  std::map<const GangState*, int64_t> bound;
+  std::map<const Load*, int64_t> refs;
+  for (const auto& [uid, pod] : pods_) {
+    ++expected[pod.node->facts.name][{pod.gang, &pod.load->first}].bound;
+    ++bound[pod.gang];
+    ++refs[&pod.load->first];
+  }
+  for (const auto& [id, gang] : gangs_) {
+    if (gang.id != id) return "gang " + id + " is filed under another name";
+    if (gang.bound != bound[&gang]) return "gang " + id + " counts a wrong number of bound pods";
+    if (!gang.reservation && gang.bound == 0) return "gang " + id + " is kept without need";
+    if (!gang.reservation) continue;
+    for (const SetPlan& plan : gang.reservation->sets) {
+      ++refs[&plan.load->first];
+      for (const auto& [node, count] : plan.slots) {
+        if (count <= 0) return "gang " + id + " has an empty slot on " + node->facts.name;
+        expected[node->facts.name][{&gang, &plan.load->first}].promised += count;
+      }
+    }
+  }
+  size_t present = 0;
+  for (const auto& [name, node] : nodes_) {
+    if (node.facts.name != name) return "node " + name + " is filed under another name";
+    if (!node.present && node.holdings.empty()) return "node " + name + " is kept without need";
+    present += node.present ? 1 : 0;
+    std::map<Key, Sum>& sums = expected[name];
+    std::map<int32_t, Wide> used;
+    if (sums.size() != node.holdings.size()) return "node " + name + " holds a wrong set of gangs";
+    for (const Holding& holding : node.holdings) {
+      const Sum& sum = sums[{holding.gang, &holding.load->first}];
+      if (sum.bound != holding.bound || sum.promised != holding.promised) {
+        return "node " + name + " counts wrong pods of gang " + holding.gang->id;
+      }
+      ++refs[&holding.load->first];
+      for (const auto& [resource, amount] : holding.load->first.requests) {
+        used[resource] += Wide{amount} * (holding.bound + holding.promised);
+      }
+    }
+    int32_t last = -1;
+    for (const Cell& cell : node.cells) {
+      if (cell.resource <= last) return "node " + name + " has its resources in disorder";
+      last = cell.resource;
+      if (cell.used != used[cell.resource]) {
+        return "node " + name + " has a wrong sum of " + resource_names_[cell.resource];
+      }
+      used.erase(cell.resource);
+    }
+    for (const auto& [resource, amount] : used) {
+      if (amount != 0) return "node " + name + " misses " + resource_names_[resource];
+    }
+  }
+  for (const auto& [name, sums] : expected) {
+    if (!sums.empty() && nodes_.find(name) == nodes_.end()) return "node " + name + " is missing";
+  }
+  for (const auto& [load, count] : loads_) {
+    if (refs[&load] != count || count == 0) return "a load has a wrong number of holders";
+  }
+  if (Nodes().size() != present) return "the list of nodes is stale";
+  return "";
+}
+
+}  // namespace tutti::engine

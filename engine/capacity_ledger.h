@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The books behind Capacity: what nodes have, what pods and promises take of it. Per node only sums and
+// one entry per (gang, request) are kept; equal requests, labels and taint sets are shared. Rules of
+// counting: 1.36 NodeResourcesFit (architecture.md, "no node is promised more than it has"). Loop thread.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/core.h"
+#include "engine/capacity.h"
+#include "engine/node_filter.h"
+
+namespace tutti::engine {
+
+__extension__ using Wide = __int128;  // sums of any number of int64 stay exact
+
+constexpr std::string_view kPodsResource = "pods";
+constexpr int32_t kPodsId = 0;
+
+// Names that kube-scheduler's Fit looks at; all others it ignores on both sides.
+[[nodiscard]] bool CountsForFit(std::string_view name);
+[[nodiscard]] bool PortsClash(const std::vector<api::HostPort>& a, const std::vector<api::HostPort>& b);
+// Sorted, without ports that mean nothing.
+[[nodiscard]] std::vector<api::HostPort> PortsOf(const api::PodShape& shape);
+
+// What a bound pod takes. Equal loads are one object.
+struct Load {
+  std::vector<std::pair<int32_t, int64_t>> requests;  // resource id, amount > 0; always one of "pods"
+  std::vector<api::HostPort> ports;                   // sorted
+  auto operator<=>(const Load&) const = default;
+};
+using LoadRef = std::map<Load, int64_t>::iterator;  // with the number of holders
+
+struct Cell {
+  int32_t resource = 0;
+  int64_t allocatable = 0;
+  Wide used = 0;
+};
+
+struct GangState;
+
+// Pods of one gang with one load on one node.
+struct Holding {
+  GangState* gang = nullptr;
+  LoadRef load;
+  int32_t bound = 0;
+  int32_t promised = 0;
+};
+
+struct NodeState {
+  NodeFacts facts;
+  bool present = false;  // false: only pods or promises speak of it
+  std::vector<Cell> cells;  // by resource id
+  std::vector<Holding> holdings;
+
+  [[nodiscard]] const Cell* Find(int32_t resource) const {
+    for (const Cell& cell : cells) {
+      if (cell.resource == resource) return &cell;
+    }
+    return nullptr;
+  }
+  Cell& At(int32_t resource) {
+    auto it = std::lower_bound(cells.begin(), cells.end(), resource,
+                               [](const Cell& cell, int32_t id) { return cell.resource < id; });
+    if (it == cells.end() || it->resource != resource) it = cells.insert(it, Cell{resource, 0, 0});
+    return *it;
+  }
+};
+
+struct SetPlan {
+  std::string name;
+  std::shared_ptr<const api::PodShape> shape;
+  api::StringMap node_selector;
+  std::vector<api::Toleration> tolerations;
+  LoadRef load;
+  std::vector<std::pair<NodeState*, int32_t>> slots;  // unbound ones, by node name
+};
+
+struct Reservation {
+  uint64_t serial = 0;
+  std::vector<SetPlan> sets;
+};
+
+struct GangState {
+  std::string id;
+  std::optional<Reservation> reservation;
+  int64_t bound = 0;
+};
+
+struct PodRecord {
+  NodeState* node = nullptr;
+  LoadRef load;
+  GangState* gang = nullptr;
+  int32_t pod_set = 0;        // id of its name
+  uint64_t used_serial = 0;   // the reservation of which it used a slot
+};
+
+class CapacityLedger {
+ public:
+  CapacityLedger();
+  CapacityLedger(const CapacityLedger&) = delete;
+  CapacityLedger& operator=(const CapacityLedger&) = delete;
+
+  // As in capacity.h.
+  void SetNode(const api::Node& node);
+  void RemoveNode(const std::string& name);
+  void SetPod(const std::string& uid, const std::string& node, const api::PodShape& shape,
+              const std::string& gang, const std::string& pod_set);
+  void RemovePod(const std::string& uid);
+  void Reserve(const Gang& gang, const Placement& placement);
+  void Release(const std::string& gang_id);
+  [[nodiscard]] int32_t Unbound(const std::string& gang_id) const;
+  [[nodiscard]] bool PlanBroken(const std::string& gang_id) const;
+  [[nodiscard]] int32_t CountNodes(const api::StringMap& labels) const;
+  [[nodiscard]] uint64_t Version() const { return version_; }
+  [[nodiscard]] std::string SanityCheck() const;
+
+  // Nodes that exist, by name. Valid until the next change.
+  [[nodiscard]] const std::vector<const NodeState*>& Nodes() const;
+  [[nodiscard]] const std::map<std::string, GangState>& Gangs() const { return gangs_; }
+  [[nodiscard]] const FactPool& Facts() const { return pool_; }
+  // -1: no node or pod ever had it.
+  [[nodiscard]] int32_t FindResource(const std::string& name) const;
+
+ private:
+  // State of a node before the current call changed it.
+  struct Touched {
+    NodeState* node;
+    std::vector<Cell> cells;
+    std::vector<api::HostPort> ports;
+  };
+
+  int32_t ResourceId(const std::string& name);
+  LoadRef AcquireLoad(const api::PodShape& shape);
+  void ReleaseLoad(LoadRef load);
+  NodeState& NodeOf(const std::string& name);
+  void DropIfUnused(NodeState* node);
+  GangState& GangOf(const std::string& id);
+  void DropIfUnused(GangState* gang);
+  void Touch(NodeState* node);
+  void Add(NodeState* node, GangState* gang, LoadRef load, int32_t bound, int32_t promised);
+  void Finish();
+  bool UseSlot(GangState& gang, const std::string& pod_set, NodeState* node);
+  void DropReservation(GangState& gang);
+  void ForgetPod(const PodRecord& record);
+  static std::vector<api::HostPort> PortsInUse(const NodeState& node);
+  static bool SlotBroken(const SetPlan& plan, const NodeState& node, const NodeFilter& filter);
+
+  FactPool pool_;
+  StringPool pod_set_names_;
+  std::map<std::string, int32_t> resource_ids_;
+  std::vector<std::string> resource_names_;
+  std::map<Load, int64_t> loads_;
+  std::map<std::string, NodeState> nodes_;
+  std::map<std::string, GangState> gangs_;
+  std::map<std::string, PodRecord> pods_;
+  uint64_t version_ = 1;
+  uint64_t last_serial_ = 0;
+
+  std::vector<Touched> touched_;                   // only within a call
+  mutable std::vector<const NodeState*> present_;  // by name
+  mutable bool present_stale_ = false;
+};
+
+}  // namespace tutti::engine
