@@ -16,17 +16,10 @@ LandingResult JudgeLanding(const LandingInput& input, Time now) {
   LandingResult result;
   const api::Pod* outsider = nullptr;
   const api::Pod* refused = nullptr;
-  int32_t existing = 0;
   for (const api::Pod* pod : input.pods) {
-    if (pod->phase == "Succeeded") {
-      ++result.bound;
-      ++existing;
-      continue;
-    }
     if (pod->Terminal() || pod->meta.deleted.has_value()) {
       continue;
     }
-    ++existing;
     ++result.live;
     if (!input.group.empty() && pod->scheduling_group != input.group &&
         (outsider == nullptr || pod->meta.name < outsider->meta.name)) {
@@ -70,8 +63,8 @@ LandingResult JudgeLanding(const LandingInput& input, Time now) {
                    " pods were placed " +
                    (torn && !late ? Seconds(input.partial_timeout) + " after the first"
                                   : "within " + Seconds(input.timeout));
-  if (existing < input.needed) {
-    result.message += "; only " + std::to_string(existing) +
+  if (result.live < input.needed) {
+    result.message += "; only " + std::to_string(result.live) +
                       " pods exist: see the job's FailedCreate events (a ResourceQuota, a policy "
                       "or a webhook refuses the others)";
   } else if (refused != nullptr) {

@@ -14,7 +14,7 @@ namespace tutti::reconciler {
 
 struct LandingInput {
   std::vector<const api::Pod*> pods;  // of the job, all that exist
-  int32_t needed = 0;                 // pods that must be bound
+  int32_t needed = 0;                 // live pods that must be bound at the same time
   std::string group;                  // group that the pods must carry; "" = none
   Time released_at = kNoTime;
   std::optional<Time> first_bound_at;  // when a bound pod was seen first
@@ -25,7 +25,7 @@ struct LandingInput {
 struct LandingResult {
   enum class Kind { kLanded, kWaiting, kTakeBack };
   Kind kind = Kind::kWaiting;
-  int32_t bound = 0;    // bound pods, succeeded ones included
+  int32_t bound = 0;    // live pods with a node
   int32_t live = 0;     // neither terminal nor being deleted
   int32_t unbound = 0;  // live pods without a node
   Time look_again_at = kNoTime;  // for kWaiting

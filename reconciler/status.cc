@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/names.h"
+
 namespace tutti::reconciler {
 namespace {
 
@@ -36,6 +38,17 @@ bool AdmittedFalse(api::WorkloadStatus& status, Time now) {
 }
 
 }  // namespace
+
+api::WriteRequest ApplyStatus(const api::Workload& workload) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kApply;
+  write.resource = api::ResourceOf(api::Kind::kWorkload);
+  write.key = workload.meta.Key();
+  write.subresource = "status";
+  write.field_manager = names::kAdmissionManager;
+  write.body = api::StatusApplyBody(workload, /*strict=*/true);
+  return write;
+}
 
 bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision, Time now) {
   api::Admission admission;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "api/kueue.h"
+#include "api/request.h"
 #include "base/time.h"
 #include "engine/engine.h"
 
@@ -27,6 +28,9 @@ inline constexpr std::string_view kClusterQueueRestarted = "ClusterQueueRestarte
 inline constexpr std::string_view kLocalQueueRestarted = "LocalQueueRestarted";
 inline constexpr std::string_view kReactivated = "Reactivated";
 }  // namespace reason
+
+// The status as one server-side apply of its owner, guarded by resourceVersion.
+[[nodiscard]] api::WriteRequest ApplyStatus(const api::Workload& workload);
 
 // Quota reserved and, as no admission checks are pending, admitted, in the same write.
 bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision, Time now);

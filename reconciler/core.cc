@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step: due timers, dirty units, one engine pass, queue statuses. See core.h.
+#include "reconciler/core.h"
+
+#include <algorithm>
+
+#include "base/names.h"
+#include "reconciler/status.h"
+
+namespace tutti::reconciler {
+namespace {
+
+constexpr Duration kFirstRetry = std::chrono::milliseconds(100);
+constexpr Duration kLastRetry = std::chrono::seconds(30);
+
+}  // namespace
+
+std::string_view ToString(HistoryKind kind) {
+  switch (kind) {
+    case HistoryKind::kCreated:
+      return "Created";
+    case HistoryKind::kPending:
+      return "Pending";
+    case HistoryKind::kQuotaReserved:
+      return "QuotaReserved";
+    case HistoryKind::kReleased:
+      return "Released";
+    case HistoryKind::kLanded:
+      return "Landed";
+    case HistoryKind::kEvicted:
+      return "Evicted";
+    case HistoryKind::kRequeued:
+      return "Requeued";
+    case HistoryKind::kFinished:
+      return "Finished";
+    case HistoryKind::kDeleted:
+      return "Deleted";
+  }
+  return "Created";
+}
+
+Core::Core(Options options) : options_(std::move(options)), engine_(engine::MakeEngine()) {}
+Core::~Core() = default;
+
+void Core::OnSynced() {
+  synced_ = true;
+  DirtyAll();
+}
+
+void Core::Dirty(const api::ObjectKey& unit) {
+  dirty_units_.insert(unit);
+}
+
+void Core::DirtyAll() {
+  for (const auto& [key, unit] : units_) {
+    dirty_units_.insert(key);
+  }
+}
+
+void Core::DirtyQueue(const std::string& cluster_queue) {
+  if (!cluster_queue.empty()) {
+    dirty_queues_.insert("ClusterQueue/" + cluster_queue);
+  }
+}
+
+void Core::DirtyLocal(const api::ObjectKey& local_queue) {
+  dirty_queues_.insert("LocalQueue/" + local_queue.ToString());
+  if (const auto queue = world_.local_queues.Find(local_queue)) {
+    DirtyQueue(queue->cluster_queue);
+  }
+}
+
+void Core::WakeAt(Unit& unit, Time when) {
+  if (unit.wake_at == when) {
+    return;
+  }
+  if (unit.wake_at != kNoTime) {
+    timers_.erase({unit.wake_at, unit.key});
+  }
+  unit.wake_at = when;
+  timers_.insert({when, unit.key});
+}
+
+void Core::Emit(Unit& unit, std::vector<api::WriteRequest> writes) {
+  if (writes.empty()) {
+    return;
+  }
+  Effect effect;
+  effect.token = next_token_++;
+  effect.order_key = "Workload/" + unit.key.ToString();
+  effect.writes = std::move(writes);
+  unit.in_flight = effect.token;
+  unit_of_token_[effect.token] = unit.key;
+  out_.effects.push_back(std::move(effect));
+}
+
+void Core::Event(const api::Job& job, bool warning, std::string_view reason, std::string message) {
+  out_.events.push_back({"batch/v1", "Job", job.meta.Key(), job.meta.uid, warning,
+                         std::string(reason), std::move(message)});
+}
+
+void Core::EventOn(const api::Workload& workload, bool warning, std::string_view reason,
+                   std::string message) {
+  out_.events.push_back({std::string(names::kKueueVersion), "Workload", workload.meta.Key(),
+                         workload.meta.uid, warning, std::string(reason), std::move(message)});
+}
+
+void Core::Count(std::string name, std::vector<std::pair<std::string, std::string>> labels,
+                 double value) {
+  out_.metrics.push_back({MetricSample::Op::kAdd, std::move(name), std::move(labels), value});
+}
+
+void Core::Observe(std::string name, std::vector<std::pair<std::string, std::string>> labels,
+                   double value) {
+  out_.metrics.push_back({MetricSample::Op::kObserve, std::move(name), std::move(labels), value});
+}
+
+void Core::History(HistoryKind kind, const Unit& unit, const api::Workload* workload,
+                   std::string reason, std::string message) {
+  HistoryRow row;
+  row.time = now_;
+  row.kind = kind;
+  row.workload = unit.key;
+  row.reason = std::move(reason);
+  row.message = std::move(message);
+  if (const auto job = world_.job_by_uid.find(unit.job_uid); job != world_.job_by_uid.end()) {
+    row.job = job->second.name;
+  }
+  if (workload != nullptr) {
+    row.workload_uid = workload->meta.uid;
+    row.local_queue = workload->queue_name;
+    for (const api::PodSet& pod_set : workload->pod_sets) {
+      row.pods += pod_set.count;
+    }
+    if (workload->status.admission.has_value()) {
+      row.cluster_queue = workload->status.admission->cluster_queue;
+      for (const api::PodSetAssignment& assignment : workload->status.admission->assignments) {
+        for (const auto& [resource, flavor] : assignment.flavors) {
+          const auto usage = assignment.resource_usage.find(resource);
+          if (usage != assignment.resource_usage.end()) {
+            row.amounts.push_back({flavor, resource, api::ToAmount(resource, usage->second)});
+          }
+        }
+      }
+    } else if (const auto queue = world_.local_queues.Find({unit.key.ns, workload->queue_name})) {
+      row.cluster_queue = queue->cluster_queue;
+    }
+  }
+  out_.history.push_back(std::move(row));
+}
+
+void Core::AbsorbObject(const Json& object) {
+  const std::string& kind = object["kind"].AsString();
+  const auto absorb = [&](auto decoded, auto&& take) {
+    if (decoded) {
+      using T = typename decltype(decoded)::value_type;
+      take(std::make_shared<const T>(std::move(*decoded)));
+    }
+  };
+  if (kind == "Workload") {
+    absorb(api::WorkloadFromJson(object), [&](auto ptr) { OnWorkload(std::move(ptr), false); });
+  } else if (kind == "Job") {
+    absorb(api::JobFromJson(object), [&](auto ptr) { OnJob(std::move(ptr), false); });
+  } else if (kind == "PodGroup") {
+    absorb(api::PodGroupFromJson(object), [&](auto ptr) { OnPodGroup(std::move(ptr), false); });
+  } else if (kind == "ClusterQueue") {
+    absorb(api::ClusterQueueFromJson(object),
+           [&](auto ptr) { OnClusterQueue(std::move(ptr), false); });
+  } else if (kind == "LocalQueue") {
+    absorb(api::LocalQueueFromJson(object), [&](auto ptr) { OnLocalQueue(std::move(ptr), false); });
+  } else if (kind == "ResourceFlavor") {
+    absorb(api::ResourceFlavorFromJson(object), [&](auto ptr) { OnFlavor(std::move(ptr), false); });
+  }
+}
+
+void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
+                     const std::optional<Error>& error) {
+  for (const Json& object : objects) {
+    AbsorbObject(object);
+  }
+  if (const auto queue = queue_of_token_.find(token); queue != queue_of_token_.end()) {
+    queue_states_[queue->second].in_flight = false;
+    if (error.has_value() && error->code != ErrorCode::kNotFound) {
+      dirty_queues_.insert(queue->second);
+    }
+    queue_of_token_.erase(queue);
+    return;
+  }
+  const auto entry = unit_of_token_.find(token);
+  if (entry == unit_of_token_.end()) {
+    return;
+  }
+  const api::ObjectKey key = entry->second;
+  unit_of_token_.erase(entry);
+  const auto found = units_.find(key);
+  if (found == units_.end() || found->second.in_flight != token) {
+    return;
+  }
+  Unit& unit = found->second;
+  unit.in_flight = 0;
+  unit.creating = false;
+  if (!error.has_value()) {
+    unit.failures = 0;
+    unit.retry_at = kNoTime;
+  } else {
+    // An admission that could not be written is taken back; the next pass decides again.
+    if (unit.assumed.has_value()) {
+      const auto workload = world_.workloads.Find(key);
+      if (workload == nullptr || !workload->QuotaReserved()) {
+        LeaveEngine(unit);
+      }
+    }
+    ++unit.failures;
+    // A stale version or a name that exists is settled by the next look at the object.
+    const bool settle_now =
+        (error->code == ErrorCode::kConflict || error->code == ErrorCode::kAlreadyExists ||
+         error->code == ErrorCode::kNotFound) &&
+        unit.failures <= 2;
+    unit.retry_at = now_ + (settle_now ? Duration(0)
+                                       : Backoff(unit.failures, kFirstRetry, kLastRetry));
+    if (error->code == ErrorCode::kInvalid || error->code == ErrorCode::kForbidden) {
+      const auto job = world_.job_by_uid.find(unit.job_uid);
+      if (job != world_.job_by_uid.end()) {
+        if (const auto object = world_.jobs.Find(job->second)) {
+          Event(*object, /*warning=*/true, "WriteRefused", error->message);
+        }
+      }
+    }
+    Count("tutti_unit_write_failures_total", {{"code", std::string(ToString(error->code))}});
+  }
+  Dirty(key);
+}
+
+Output Core::Step(Time now) {
+  now_ = now;
+  if (synced_) {
+    while (!timers_.empty() && timers_.begin()->first <= now) {
+      const api::ObjectKey key = timers_.begin()->second;
+      timers_.erase(timers_.begin());
+      if (const auto found = units_.find(key); found != units_.end()) {
+        found->second.wake_at = kNoTime;
+        dirty_units_.insert(key);
+      }
+    }
+    if (capacity_modes_stale_) {
+      RefreshCapacityModes();
+    }
+    std::vector<api::ObjectKey> due(dirty_units_.begin(), dirty_units_.end());
+    dirty_units_.clear();
+    if (first_step_) {
+      // After a start, what holds quota is planned again first, in the order of reservation, before
+      // anything new is admitted.
+      first_step_ = false;
+      const auto reserved_at = [&](const api::ObjectKey& key) {
+        const auto workload = world_.workloads.Find(key);
+        if (workload == nullptr || !workload->QuotaReserved()) {
+          return Time::max();
+        }
+        return api::FindCondition(workload->status.conditions, "QuotaReserved")->last_transition;
+      };
+      std::stable_sort(due.begin(), due.end(), [&](const auto& a, const auto& b) {
+        return reserved_at(a) < reserved_at(b);
+      });
+    }
+    for (const api::ObjectKey& key : due) {
+      if (const auto found = units_.find(key); found != units_.end()) {
+        ReconcileUnit(found->second);
+      }
+    }
+    if (engine_->NeedsPass()) {
+      RunPass();
+    }
+    ReconcileQueues();
+  }
+  return std::exchange(out_, Output{});
+}
+
+void Core::RunPass() {
+  const engine::PassResult pass = engine_->RunPass(now_);
+  Count("tutti_passes_total", {});
+  for (const engine::PendingDecision& decision : pass.pending) {
+    const auto slash = decision.id.find('/');
+    const auto found =
+        units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
+    if (found == units_.end()) {
+      continue;
+    }
+    Unit& unit = found->second;
+    if (!unit.pending.has_value()) {
+      unit.pending_since = now_;
+    }
+    unit.pending = decision;
+    const bool at_once = CoarseReason(decision.reason) == reason::kInadmissible;
+    if (at_once) {
+      Dirty(unit.key);
+    } else {
+      WakeAt(unit, unit.pending_since + options_.pending_reason_delay);
+    }
+  }
+  ApplyAdmissions(pass);
+}
+
+void Core::ApplyAdmissions(const engine::PassResult& pass) {
+  for (const engine::AdmitDecision& decision : pass.admitted) {
+    const auto slash = decision.id.find('/');
+    const auto found =
+        units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
+    if (found == units_.end()) {
+      engine_->Remove(decision.id);
+      out_.bugs.push_back("the engine admitted an unknown workload: " + decision.id);
+      continue;
+    }
+    Unit& unit = found->second;
+    unit.assumed = decision;
+    unit.in_engine = Unit::InEngine::kReserved;
+    unit.engine_key.clear();
+    unit.pending.reset();
+    unit.planned_nodes.clear();
+    for (const engine::PlacementSlot& slot : decision.placement) {
+      if (std::find(unit.planned_nodes.begin(), unit.planned_nodes.end(), slot.node) ==
+          unit.planned_nodes.end()) {
+        unit.planned_nodes.push_back(slot.node);
+      }
+    }
+    DirtyQueue(decision.cluster_queue);
+    if (unit.in_flight != 0) {
+      continue;  // written when the answer to what is under way arrives
+    }
+    ReconcileUnit(unit);
+  }
+}
+
+std::optional<Time> Core::NextWake() const {
+  std::optional<Time> next;
+  const auto consider = [&](Time time) {
+    if (!next.has_value() || time < *next) {
+      next = time;
+    }
+  };
+  if (!timers_.empty()) {
+    consider(timers_.begin()->first);
+  }
+  for (const std::string& key : dirty_queues_) {
+    const auto state = queue_states_.find(key);
+    if (state == queue_states_.end()) {
+      consider(now_);
+    } else if (!state->second.in_flight) {
+      consider(state->second.last_write + options_.queue_status_interval);
+    }
+  }
+  return next;
+}
+
+bool Core::Busy() const {
+  return synced_ && (!dirty_units_.empty() || capacity_modes_stale_ || engine_->NeedsPass());
+}
+
+std::string Core::SanityCheck() const {
+  std::string problem = engine_->SanityCheck();
+  if (!problem.empty()) {
+    return problem;
+  }
+  for (const auto& [key, unit] : units_) {
+    if (unit.assumed.has_value() && unit.in_engine != Unit::InEngine::kReserved) {
+      return "unit " + key.ToString() + " is assumed but holds nothing in the engine";
+    }
+    if (unit.in_flight != 0 && !unit_of_token_.contains(unit.in_flight)) {
+      return "unit " + key.ToString() + " waits for a write that nobody knows";
+    }
+  }
+  return "";
+}
+
+}  // namespace tutti::reconciler

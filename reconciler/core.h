@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The controller without the network: objects and answers go in, `Step(now)` advances time, and one
+// batch of things to do comes out as data. It owns the caches, the engine and one small record per
+// workload (a Unit); truth stays in the API objects, so a new Core fed with them goes on where the
+// last one stopped.
+//
+//   OnJob, OnPod, OnWorkload, … ─┐                         ┌─> effects (writes, ordered per unit)
+//   OnOutcome (own writes) ──────┼─> Step(now) ─> Output ──┼─> events, history, metrics
+//   time ────────────────────────┘                         └─> NextWake()
+//
+// Loop thread only. Deterministic: same calls, same output.
+//
+// Protocol of one job (docs/lifecycle.md): held -> Workload created -> quota and place reserved in one
+// pass -> status written -> PodGroup created and Job released -> landing watched -> finished, or taken
+// back whole: evicted, suspended, restored as submitted, requeued.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/batch.h"
+#include "api/core.h"
+#include "api/kueue.h"
+#include "base/json.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "reconciler/job_kind.h"
+#include "reconciler/options.h"
+#include "reconciler/output.h"
+#include "reconciler/shapes.h"
+#include "reconciler/world.h"
+
+namespace tutti::reconciler {
+
+// One workload and the job that owns it.
+struct Unit {
+  api::ObjectKey key;       // of the Workload, existing or to be created
+  std::string job_uid;      // "" = a Workload without a Job
+  uint64_t in_flight = 0;   // token of the effect under way; 0 = none
+  int failures = 0;         // of writes in a row
+  Time retry_at = kNoTime;
+  Time wake_at = kNoTime;   // registered timer
+
+  enum class InEngine { kNo, kPending, kReserved };
+  InEngine in_engine = InEngine::kNo;
+  std::string engine_key;   // what the engine was told last, to tell it only changes
+  bool waiting = false;     // counted as pending though the engine does not have it (back-off, gates)
+
+  // The engine admitted it; the status is not written (or its Workload not created) yet.
+  std::optional<engine::AdmitDecision> assumed;
+  bool creating = false;    // the Workload's POST is under way
+
+  // A pending reason that is not written yet.
+  std::optional<engine::PendingDecision> pending;
+  Time pending_since = kNoTime;
+
+  // After release.
+  Time released_at = kNoTime;
+  std::optional<Time> first_bound_at;
+  bool landed = false;
+  std::optional<Time> unplaced_since;  // a replacement pod of a landed gang waits for a node
+  std::vector<std::string> planned_nodes;
+
+  // Cached from the pod template of a given generation.
+  int64_t shape_generation = -1;
+  uint64_t shape_context = 0;
+  ShapeCache::Shaped shaped;
+  TemplateRefs refs;
+};
+
+class Core {
+ public:
+  explicit Core(Options options);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  // --- inputs: an object as a watch or an answer shows it; `deleted`: its last state ---
+  void OnJob(std::shared_ptr<const api::Job> job, bool deleted);
+  void OnPod(std::shared_ptr<const api::Pod> pod, bool deleted);
+  void OnNode(std::shared_ptr<const api::Node> node, bool deleted);
+  void OnNamespace(std::shared_ptr<const api::Namespace> ns, bool deleted);
+  void OnLimitRange(std::shared_ptr<const api::LimitRange> range, bool deleted);
+  void OnPriorityClass(std::shared_ptr<const api::PriorityClass> priority, bool deleted);
+  void OnRuntimeClass(std::shared_ptr<const api::RuntimeClass> runtime, bool deleted);
+  void OnPodGroup(std::shared_ptr<const api::PodGroup> group, bool deleted);
+  void OnWorkload(std::shared_ptr<const api::Workload> workload, bool deleted);
+  void OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool deleted);
+  void OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool deleted);
+  void OnCohort(std::shared_ptr<const api::Cohort> cohort, bool deleted);
+  void OnFlavor(std::shared_ptr<const api::ResourceFlavor> flavor, bool deleted);
+  void OnWorkloadPriorityClass(std::shared_ptr<const api::WorkloadPriorityClass> priority,
+                               bool deleted);
+  // All kinds have been listed once: from now on absence means something.
+  void OnSynced();
+  // Answer to an effect: the objects that its writes returned, in order, and the error of the first
+  // write that failed. Unknown tokens are ignored.
+  void OnOutcome(uint64_t token, const std::vector<Json>& objects, const std::optional<Error>& error);
+
+  // Does everything that is due. Nothing is decided before OnSynced.
+  Output Step(Time now);
+  // When Step has something to do without further input; nullopt = never.
+  [[nodiscard]] std::optional<Time> NextWake() const;
+  // True when Step has something to do now.
+  [[nodiscard]] bool Busy() const;
+
+  [[nodiscard]] const engine::Engine& engine() const { return *engine_; }
+  [[nodiscard]] const World& world() const { return world_; }
+  [[nodiscard]] const std::map<api::ObjectKey, Unit>& units() const { return units_; }
+  // Engine invariants plus: every unit is in one state, nothing is assumed twice. "" or the problem.
+  [[nodiscard]] std::string SanityCheck() const;
+
+ private:
+  struct QueueState {
+    Time last_write = kNoTime;
+    bool in_flight = false;
+  };
+
+  // core.cc
+  void Dirty(const api::ObjectKey& unit);
+  void DirtyAll();
+  void DirtyQueue(const std::string& cluster_queue);
+  void DirtyLocal(const api::ObjectKey& local_queue);
+  void WakeAt(Unit& unit, Time when);
+  void Emit(Unit& unit, std::vector<api::WriteRequest> writes);
+  void RunPass();
+  void ApplyAdmissions(const engine::PassResult& pass);
+  void AbsorbObject(const Json& object);
+  void Event(const api::Job& job, bool warning, std::string_view reason, std::string message);
+  void EventOn(const api::Workload& workload, bool warning, std::string_view reason,
+               std::string message);
+  void History(HistoryKind kind, const Unit& unit, const api::Workload* workload,
+               std::string reason, std::string message);
+  void Count(std::string name, std::vector<std::pair<std::string, std::string>> labels,
+             double value = 1);
+  void Observe(std::string name, std::vector<std::pair<std::string, std::string>> labels,
+               double value);
+
+  // inputs.cc
+  void LinkPod(const api::Pod& pod);
+  void RelinkPodsOf(const std::string& job_uid);
+  void RefreshCapacityModes();
+  [[nodiscard]] engine::CapacityMode ModeOf(const api::ResourceFlavor& flavor) const;
+  [[nodiscard]] bool Managed(const api::Job& job) const;
+
+  // units.cc: the state machine; each returns after at most one effect
+  void ReconcileUnit(Unit& unit);
+  void ReconcileWithoutJob(Unit& unit, const api::Workload& workload);
+  void ReconcileFinished(Unit& unit, const api::Job& job, const api::Workload* workload,
+                         bool success, const std::string& message);
+  void CreateWorkload(Unit& unit, const api::Job& job);
+  bool SyncSpec(Unit& unit, const api::Job& job, const api::Workload& workload);
+  // Suspends, waits, restores. True when the job is stopped and as submitted.
+  bool StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
+               std::vector<api::WriteRequest> with_restore);
+  void ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload);
+  bool ReadyToQueue(Unit& unit, const api::Workload& workload);
+  void WritePendingReason(Unit& unit, const api::Workload& workload);
+  [[nodiscard]] std::optional<Priority> PriorityOf(const api::Job& job, std::string_view class_of_pods);
+  engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const api::Job* job);
+  void Shape(Unit& unit, const api::Workload& workload);
+  void LeaveEngine(Unit& unit);
+  void SetWaiting(Unit& unit, const api::Workload* workload, bool waiting);
+
+  // release.cc: from reservation to landing
+  void ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload);
+  bool SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  void StartJob(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void WatchLanding(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void WatchRunning(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
+                 std::string_view reason, std::string_view cause, const std::string& message,
+                 bool back_off);
+  [[nodiscard]] std::vector<api::WriteRequest> DeleteGroups(const std::string& job_uid) const;
+
+  // queues.cc: statuses and finalizers of queues and flavors
+  void ReconcileQueues();
+  void ReconcileClusterQueue(const api::ObjectKey& key);
+  void ReconcileLocalQueue(const api::ObjectKey& key);
+  void ReconcileFlavor(const api::ObjectKey& key);
+  void EmitQueueWrite(const std::string& order_key, api::WriteRequest write);
+  void FinalizerWrite(const std::string& order_key, api::Kind kind, const api::ObjectMeta& meta,
+                      bool wanted);
+
+  Options options_;
+  World world_;
+  std::unique_ptr<engine::Engine> engine_;
+  ShapeCache shapes_;
+  std::map<api::ObjectKey, Unit> units_;
+  std::map<std::string, api::ObjectKey> unit_of_job_;  // by job UID
+  std::set<api::ObjectKey> dirty_units_;
+  std::set<std::pair<Time, api::ObjectKey>> timers_;
+  std::map<uint64_t, api::ObjectKey> unit_of_token_;
+  std::map<uint64_t, std::string> queue_of_token_;
+  std::set<std::string> dirty_queues_;  // order keys: "ClusterQueue/x", "LocalQueue/ns/x", "ResourceFlavor/x"
+  std::map<std::string, QueueState> queue_states_;
+  std::map<api::ObjectKey, int32_t> waiting_in_queue_;  // LocalQueue -> units outside the engine
+  std::map<std::string, std::shared_ptr<const api::Node>> nodes_;
+  std::set<std::string> autoscaled_nodes_;
+  std::map<std::string, engine::CapacityMode> capacity_modes_;  // as told to the engine
+  bool capacity_modes_stale_ = true;
+  uint64_t context_version_ = 1;  // of limit ranges and runtime classes
+  uint64_t next_token_ = 1;
+  bool synced_ = false;
+  bool first_step_ = true;
+  Time now_ = kNoTime;
+  Output out_;
+};
+
+}  // namespace tutti::reconciler

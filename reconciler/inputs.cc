@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a changed object means: caches and indexes are updated, the engine is told, and the units that
+// may have something to do are marked. See core.h.
+#include <algorithm>
+#include <string>
+
+#include "base/names.h"
+#include "reconciler/core.h"
+#include "reconciler/names.h"
+
+namespace tutti::reconciler {
+namespace {
+
+// Kinds whose children are queued through their parent: a Job that one of them controls is not
+// queued on its own. CronJobs are not among them: their Jobs are.
+bool QueuedThroughParent(const api::ObjectMeta& meta) {
+  const api::OwnerReference* owner = meta.Controller();
+  if (owner == nullptr) {
+    return false;
+  }
+  for (const std::string_view group :
+       {"jobset.x-k8s.io/", "kubeflow.org/", "trainer.kubeflow.org/", "ray.io/",
+        "workload.codeflare.dev/", "leaderworkerset.x-k8s.io/", "sparkoperator.k8s.io/"}) {
+    if (owner->api_version.starts_with(group)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool SameNode(const api::Node& a, const api::Node& b) {
+  return a.unschedulable == b.unschedulable && a.taints == b.taints &&
+         a.allocatable == b.allocatable && a.meta.labels == b.meta.labels;
+}
+
+bool SignOfAutoscaler(const api::Node& node) {
+  const auto has_prefix = [](const api::StringMap& map, std::string_view prefix) {
+    const auto it = map.lower_bound(std::string(prefix));
+    return it != map.end() && it->first.starts_with(prefix);
+  };
+  return has_prefix(node.meta.labels, "karpenter.sh/") ||
+         has_prefix(node.meta.annotations, "cluster-autoscaler.kubernetes.io/");
+}
+
+}  // namespace
+
+bool Core::Managed(const api::Job& job) const {
+  if (QueuedThroughParent(job.meta)) {
+    return false;
+  }
+  if (!job.managed_by.empty() && job.managed_by != "kubernetes.io/job-controller") {
+    return false;
+  }
+  if (job.meta.Label(names::kQueueNameLabel).empty() && !options_.manage_jobs_without_queue_name) {
+    return false;
+  }
+  const auto ns = world_.namespaces.Find({"", job.meta.ns});
+  return ns != nullptr && options_.managed_namespaces.Matches(ns->meta.labels);
+}
+
+void Core::OnJob(std::shared_ptr<const api::Job> job, bool deleted) {
+  const auto change = deleted ? world_.jobs.Remove(*job) : world_.jobs.Upsert(job);
+  if (!change.applied) {
+    return;
+  }
+  const std::string& uid = job->meta.uid;
+  if (deleted) {
+    world_.job_by_uid.erase(uid);
+  } else {
+    if (change.before != nullptr && change.before->meta.uid != uid) {
+      // Deleted and created again between two events.
+      world_.job_by_uid.erase(change.before->meta.uid);
+      if (const auto old = unit_of_job_.find(change.before->meta.uid); old != unit_of_job_.end()) {
+        Dirty(old->second);
+      }
+    }
+    world_.job_by_uid[uid] = job->meta.Key();
+  }
+  auto known = unit_of_job_.find(uid);
+  if (known == unit_of_job_.end()) {
+    if (deleted || !Managed(*job)) {
+      return;
+    }
+    const api::ObjectKey key{job->meta.ns, WorkloadName("Job", "batch", job->meta.name, uid)};
+    Unit& unit = units_[key];
+    unit.key = key;
+    unit.job_uid = uid;
+    known = unit_of_job_.emplace(uid, key).first;
+    RelinkPodsOf(uid);
+  }
+  Dirty(known->second);
+}
+
+void Core::LinkPod(const api::Pod& pod) {
+  if (pod.node_name.empty() || pod.Terminal() || pod.shape == nullptr) {
+    engine_->capacity().RemovePod(pod.meta.uid);
+    return;
+  }
+  std::string gang;
+  std::string pod_set;
+  if (const auto unit = unit_of_job_.find(OwningJob(pod.meta)); unit != unit_of_job_.end()) {
+    gang = unit->second.ToString();
+    pod_set = "main";
+  }
+  engine_->capacity().SetPod(pod.meta.uid, pod.node_name, pod.shape, gang, pod_set);
+}
+
+void Core::RelinkPodsOf(const std::string& job_uid) {
+  for (const api::Pod* pod : world_.PodsOf(job_uid)) {
+    LinkPod(*pod);
+  }
+}
+
+void Core::OnPod(std::shared_ptr<const api::Pod> pod, bool deleted) {
+  const auto change = deleted ? world_.pods.Remove(*pod) : world_.pods.Upsert(pod);
+  if (!change.applied) {
+    return;
+  }
+  if (change.before != nullptr && change.before->meta.uid != pod->meta.uid) {
+    engine_->capacity().RemovePod(change.before->meta.uid);
+  }
+  const std::string job = OwningJob(pod->meta);
+  if (deleted) {
+    engine_->capacity().RemovePod(pod->meta.uid);
+  } else {
+    LinkPod(*pod);
+  }
+  if (job.empty()) {
+    return;
+  }
+  auto& index = world_.pods_by_job[job];
+  if (deleted) {
+    index.erase(pod->meta.Key());
+    if (index.empty()) {
+      world_.pods_by_job.erase(job);
+    }
+  } else {
+    index.insert(pod->meta.Key());
+  }
+  if (const auto unit = unit_of_job_.find(job); unit != unit_of_job_.end()) {
+    Dirty(unit->second);
+  }
+}
+
+void Core::OnNode(std::shared_ptr<const api::Node> node, bool deleted) {
+  if (deleted) {
+    engine_->capacity().RemoveNode(node->meta.name);
+    autoscaled_nodes_.erase(node->meta.name);
+    capacity_modes_stale_ = true;
+    nodes_.erase(node->meta.name);
+    return;
+  }
+  auto& known = nodes_[node->meta.name];
+  // Heartbeats change nothing that a decision depends on.
+  if (known != nullptr && SameNode(*known, *node)) {
+    return;
+  }
+  known = node;
+  engine_->capacity().SetNode(*node);
+  const bool autoscaled = SignOfAutoscaler(*node);
+  if (autoscaled) {
+    autoscaled_nodes_.insert(node->meta.name);
+  } else {
+    autoscaled_nodes_.erase(node->meta.name);
+  }
+  capacity_modes_stale_ = true;
+}
+
+void Core::OnNamespace(std::shared_ptr<const api::Namespace> ns, bool deleted) {
+  const auto change = deleted ? world_.namespaces.Remove(*ns) : world_.namespaces.Upsert(ns);
+  if (!change.applied) {
+    return;
+  }
+  if (deleted) {
+    engine_->RemoveNamespace(ns->meta.name);
+    return;
+  }
+  if (change.before != nullptr && change.before->meta.labels == ns->meta.labels) {
+    return;
+  }
+  engine_->SetNamespace(ns->meta.name, ns->meta.labels);
+  // Jobs that were seen before their namespace, or that a label change made managed.
+  const auto& all = world_.jobs.All();
+  std::vector<std::shared_ptr<const api::Job>> jobs;
+  for (auto it = all.lower_bound({ns->meta.name, ""});
+       it != all.end() && it->first.ns == ns->meta.name; ++it) {
+    jobs.push_back(it->second);
+  }
+  for (auto& job : jobs) {
+    OnJob(std::move(job), false);
+  }
+}
+
+void Core::OnLimitRange(std::shared_ptr<const api::LimitRange> range, bool deleted) {
+  if ((deleted ? world_.limit_ranges.Remove(*range) : world_.limit_ranges.Upsert(range)).applied) {
+    ++context_version_;
+    DirtyAll();
+  }
+}
+
+void Core::OnRuntimeClass(std::shared_ptr<const api::RuntimeClass> runtime, bool deleted) {
+  if ((deleted ? world_.runtime_classes.Remove(*runtime) : world_.runtime_classes.Upsert(runtime))
+          .applied) {
+    ++context_version_;
+    DirtyAll();
+  }
+}
+
+void Core::OnPriorityClass(std::shared_ptr<const api::PriorityClass> priority, bool deleted) {
+  if ((deleted ? world_.priorities.Remove(*priority) : world_.priorities.Upsert(priority))
+          .applied) {
+    DirtyAll();
+  }
+}
+
+void Core::OnWorkloadPriorityClass(std::shared_ptr<const api::WorkloadPriorityClass> priority,
+                                   bool deleted) {
+  if ((deleted ? world_.workload_priorities.Remove(*priority)
+               : world_.workload_priorities.Upsert(priority))
+          .applied) {
+    DirtyAll();
+  }
+}
+
+void Core::OnPodGroup(std::shared_ptr<const api::PodGroup> group, bool deleted) {
+  const auto change = deleted ? world_.groups.Remove(*group) : world_.groups.Upsert(group);
+  if (!change.applied) {
+    return;
+  }
+  const std::string job = OwningJob(group->meta);
+  if (job.empty()) {
+    return;
+  }
+  auto& index = world_.groups_by_job[job];
+  if (deleted) {
+    index.erase(group->meta.Key());
+    if (index.empty()) {
+      world_.groups_by_job.erase(job);
+    }
+  } else {
+    index.insert(group->meta.Key());
+  }
+  if (const auto unit = unit_of_job_.find(job); unit != unit_of_job_.end()) {
+    Dirty(unit->second);
+  }
+}
+
+void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool deleted) {
+  const api::ObjectKey key = workload->meta.Key();
+  const auto change =
+      deleted ? world_.workloads.Remove(*workload) : world_.workloads.Upsert(workload);
+  if (!change.applied) {
+    return;
+  }
+  if (deleted && !units_.contains(key)) {
+    return;
+  }
+  Unit& unit = units_[key];
+  unit.key = key;
+  if (unit.job_uid.empty()) {
+    if (const std::string owner = OwningJob(workload->meta); !owner.empty()) {
+      unit.job_uid = owner;
+      if (unit_of_job_.emplace(owner, key).second) {
+        RelinkPodsOf(owner);
+      }
+    }
+  }
+  if (change.before != nullptr && change.before->queue_name != workload->queue_name) {
+    DirtyLocal({key.ns, change.before->queue_name});
+  }
+  DirtyLocal({key.ns, workload->queue_name});
+  Dirty(key);
+}
+
+void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool deleted) {
+  const auto change =
+      deleted ? world_.cluster_queues.Remove(*queue) : world_.cluster_queues.Upsert(queue);
+  if (!change.applied) {
+    return;
+  }
+  DirtyQueue(queue->meta.name);
+  for (const auto& [key, flavor] : world_.flavors.All()) {
+    dirty_queues_.insert("ResourceFlavor/" + key.name);  // its finalizer depends on its users
+  }
+  if (deleted) {
+    engine_->RemoveClusterQueue(queue->meta.name);
+  } else if (change.before == nullptr || change.before->meta.generation != queue->meta.generation ||
+             change.before->meta.deleted != queue->meta.deleted) {
+    api::ClusterQueue told = *queue;
+    if (!told.admission_checks.empty() && told.problem.empty()) {
+      told.problem = "spec.admissionChecksStrategy: admission checks have no controller in this "
+                     "version; remove them to admit workloads";
+    }
+    engine_->SetClusterQueue(told);
+  } else {
+    return;  // only its status changed
+  }
+  for (const auto& [key, local] : world_.local_queues.All()) {
+    if (local->cluster_queue == queue->meta.name) {
+      dirty_queues_.insert("LocalQueue/" + key.ToString());
+    }
+  }
+  DirtyAll();
+}
+
+void Core::OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool deleted) {
+  const auto change =
+      deleted ? world_.local_queues.Remove(*queue) : world_.local_queues.Upsert(queue);
+  if (!change.applied) {
+    return;
+  }
+  const api::ObjectKey key = queue->meta.Key();
+  dirty_queues_.insert("LocalQueue/" + key.ToString());
+  DirtyQueue(queue->cluster_queue);
+  if (deleted) {
+    engine_->RemoveLocalQueue(key);
+  } else if (change.before == nullptr || change.before->meta.generation != queue->meta.generation) {
+    engine_->SetLocalQueue(*queue);
+  } else {
+    return;
+  }
+  DirtyAll();
+}
+
+void Core::OnCohort(std::shared_ptr<const api::Cohort> cohort, bool deleted) {
+  if (!(deleted ? world_.cohorts.Remove(*cohort) : world_.cohorts.Upsert(cohort)).applied) {
+    return;
+  }
+  if (deleted) {
+    engine_->RemoveCohort(cohort->meta.name);
+  } else {
+    engine_->SetCohort(*cohort);
+  }
+  for (const auto& [key, queue] : world_.cluster_queues.All()) {
+    DirtyQueue(key.name);
+  }
+}
+
+void Core::OnFlavor(std::shared_ptr<const api::ResourceFlavor> flavor, bool deleted) {
+  const auto change = deleted ? world_.flavors.Remove(*flavor) : world_.flavors.Upsert(flavor);
+  if (!change.applied) {
+    return;
+  }
+  const std::string& name = flavor->meta.name;
+  dirty_queues_.insert("ResourceFlavor/" + name);
+  capacity_modes_stale_ = true;
+  if (deleted) {
+    engine_->RemoveFlavor(name);
+  } else if (change.before == nullptr ||
+             change.before->meta.generation != flavor->meta.generation ||
+             change.before->meta.annotations != flavor->meta.annotations) {
+    engine_->SetFlavor(*flavor);
+  } else {
+    return;
+  }
+  for (const std::string& queue : engine_->QueuesUsingFlavor(name)) {
+    DirtyQueue(queue);
+  }
+}
+
+engine::CapacityMode Core::ModeOf(const api::ResourceFlavor& flavor) const {
+  CapacityChoice choice = options_.capacity;
+  const std::string_view annotation = flavor.meta.Annotation(names::kCapacityModeAnnotation);
+  if (annotation == "Require") {
+    choice = CapacityChoice::kRequire;
+  } else if (annotation == "Release") {
+    choice = CapacityChoice::kRelease;
+  } else if (annotation == "Observe") {
+    choice = CapacityChoice::kObserve;
+  } else if (annotation == "Off") {
+    choice = CapacityChoice::kOff;
+  }
+  switch (choice) {
+    case CapacityChoice::kRequire:
+      return engine::CapacityMode::kRequire;
+    case CapacityChoice::kRelease:
+      return engine::CapacityMode::kRelease;
+    case CapacityChoice::kObserve:
+      return engine::CapacityMode::kObserve;
+    case CapacityChoice::kOff:
+      return engine::CapacityMode::kOff;
+    case CapacityChoice::kAuto:
+      break;
+  }
+  const bool autoscaled = options_.autoscaler_seen || !autoscaled_nodes_.empty();
+  const bool has_nodes = engine_->capacity().CountNodes(flavor.node_labels) > 0;
+  return has_nodes && !autoscaled ? engine::CapacityMode::kRequire
+                                  : engine::CapacityMode::kRelease;
+}
+
+void Core::RefreshCapacityModes() {
+  capacity_modes_stale_ = false;
+  for (const auto& [key, flavor] : world_.flavors.All()) {
+    const engine::CapacityMode mode = ModeOf(*flavor);
+    const auto known = capacity_modes_.find(key.name);
+    if (known != capacity_modes_.end() && known->second == mode) {
+      continue;
+    }
+    capacity_modes_[key.name] = mode;
+    engine_->SetFlavorCapacityMode(key.name, mode);
+    for (const std::string& queue : engine_->QueuesUsingFlavor(key.name)) {
+      DirtyQueue(queue);
+    }
+  }
+}
+
+}  // namespace tutti::reconciler

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statuses of ClusterQueues and LocalQueues (coalesced: at most one write per second and queue, and
+// only when something changed) and the finalizers that keep queues and flavors in use. See core.h.
+#include <algorithm>
+#include <string>
+
+#include "base/names.h"
+#include "reconciler/core.h"
+
+namespace tutti::reconciler {
+namespace {
+
+constexpr std::string_view kCapacityCondition = "tutti.dev/Capacity";
+
+Json UsageList(const engine::QueueReport& report, bool admitted_only, bool with_borrowed) {
+  Json list = Json::Arr();
+  for (const engine::FlavorUsage& usage : report.usage) {
+    Json* flavor = nullptr;
+    for (Json& entry : list.MutableArray()) {
+      if (entry["name"].AsString() == usage.flavor) {
+        flavor = &entry;
+      }
+    }
+    if (flavor == nullptr) {
+      list.Push(Json::Obj({{"name", usage.flavor}, {"resources", Json::Arr()}}));
+      flavor = &list.MutableArray().back();
+    }
+    const int64_t total = admitted_only ? usage.admitted : usage.reserved;
+    Json entry = Json::Obj(
+        {{"name", usage.resource}, {"total", api::FromAmount(usage.resource, total).ToString()}});
+    if (with_borrowed) {
+      const int64_t borrowed = std::max<int64_t>(0, total - usage.nominal);
+      entry.Set("borrowed", api::FromAmount(usage.resource, borrowed).ToString());
+    }
+    flavor->At("resources").Push(std::move(entry));
+  }
+  return list;
+}
+
+// Only the members that `wanted` has count: others belong to someone else.
+bool SameStatus(const std::string& current_text, const Json& wanted) {
+  const auto current = Json::Parse(current_text.empty() ? "{}" : current_text);
+  if (!current) {
+    return false;
+  }
+  for (const auto& [key, value] : wanted.AsObject()) {
+    const Json& now = (*current)[key];
+    const bool both_empty = value.IsArray() && value.AsArray().empty() && now.IsNull();
+    const bool both_zero = value.IsInt() && value.AsInt() == 0 && now.IsNull();
+    if (!both_empty && !both_zero && !(now == value)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+api::WriteRequest StatusApply(api::Kind kind, const api::ObjectMeta& meta, Json status) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kApply;
+  write.resource = api::ResourceOf(kind);
+  write.key = meta.Key();
+  write.subresource = "status";
+  write.field_manager = names::kUpdateManager;
+  Json metadata = Json::Obj({{"name", meta.name}, {"uid", meta.uid}});
+  if (!meta.ns.empty()) {
+    metadata.Set("namespace", meta.ns);
+  }
+  write.body = Json::Obj({{"apiVersion", write.resource.ApiVersion()},
+                          {"kind", write.resource.kind},
+                          {"metadata", std::move(metadata)},
+                          {"status", std::move(status)}});
+  return write;
+}
+
+std::string_view ModeName(engine::CapacityMode mode) {
+  switch (mode) {
+    case engine::CapacityMode::kRequire:
+      return "Require";
+    case engine::CapacityMode::kRelease:
+      return "Release";
+    case engine::CapacityMode::kObserve:
+      return "Observe";
+    case engine::CapacityMode::kOff:
+      return "Off";
+  }
+  return "Off";
+}
+
+}  // namespace
+
+void Core::EmitQueueWrite(const std::string& order_key, api::WriteRequest write) {
+  QueueState& state = queue_states_[order_key];
+  state.in_flight = true;
+  state.last_write = now_;
+  Effect effect;
+  effect.token = next_token_++;
+  effect.order_key = order_key;
+  effect.writes.push_back(std::move(write));
+  queue_of_token_[effect.token] = order_key;
+  out_.effects.push_back(std::move(effect));
+}
+
+void Core::ReconcileQueues() {
+  const std::set<std::string> due = std::exchange(dirty_queues_, {});
+  for (const std::string& order_key : due) {
+    const auto state = queue_states_.find(order_key);
+    if (state != queue_states_.end() &&
+        (state->second.in_flight ||
+         now_ < state->second.last_write + options_.queue_status_interval)) {
+      dirty_queues_.insert(order_key);
+      continue;
+    }
+    const std::string kind = order_key.substr(0, order_key.find('/'));
+    const std::string rest = order_key.substr(kind.size() + 1);
+    if (kind == "ClusterQueue") {
+      ReconcileClusterQueue({"", rest});
+    } else if (kind == "LocalQueue") {
+      const auto slash = rest.find('/');
+      ReconcileLocalQueue({rest.substr(0, slash), rest.substr(slash + 1)});
+    } else {
+      ReconcileFlavor({"", rest});
+    }
+  }
+}
+
+void Core::FinalizerWrite(const std::string& order_key, api::Kind kind, const api::ObjectMeta& meta,
+                          bool wanted) {
+  Json finalizers = Json::Arr();
+  for (const std::string& finalizer : meta.finalizers) {
+    if (finalizer != names::kResourceInUseFinalizer) {
+      finalizers.Push(finalizer);
+    }
+  }
+  if (wanted) {
+    finalizers.Push(names::kResourceInUseFinalizer);
+  }
+  api::WriteRequest write;
+  write.verb = api::Verb::kMergePatch;
+  write.resource = api::ResourceOf(kind);
+  write.key = meta.Key();
+  write.field_manager = names::kUpdateManager;
+  write.body = Json::Obj({{"metadata", Json::Obj({{"resourceVersion", meta.resource_version},
+                                                  {"finalizers", std::move(finalizers)}})}});
+  EmitQueueWrite(order_key, std::move(write));
+}
+
+void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
+  const std::string order_key = "ClusterQueue/" + key.name;
+  const auto queue = world_.cluster_queues.Find(key);
+  if (queue == nullptr) {
+    queue_states_.erase(order_key);
+    out_.metrics.push_back(
+        {MetricSample::Op::kRemove, "", {{"cluster_queue", key.name}}, 0});
+    return;
+  }
+  const engine::QueueReport report = engine_->Report(key.name);
+  const bool has_finalizer = queue->meta.HasFinalizer(names::kResourceInUseFinalizer);
+  if (queue->meta.deleted.has_value() ? (has_finalizer && report.reserving == 0)
+                                      : !has_finalizer) {
+    FinalizerWrite(order_key, api::Kind::kClusterQueue, queue->meta,
+                   !queue->meta.deleted.has_value());
+    dirty_queues_.insert(order_key);
+    return;
+  }
+  int32_t pending = report.pending;
+  for (const auto& [local_key, count] : waiting_in_queue_) {
+    const auto local = world_.local_queues.Find(local_key);
+    if (local != nullptr && local->cluster_queue == key.name) {
+      pending += count;
+    }
+  }
+  const engine::QueueHealth health = engine_->Health(key.name);
+  api::Conditions conditions = queue->conditions;
+  api::Condition active;
+  active.type = "Active";
+  active.status = health.active ? "True" : "False";
+  active.reason = health.reason;
+  active.message = health.message;
+  active.observed_generation = queue->meta.generation;
+  api::SetCondition(conditions, std::move(active), now_);
+  // How admissions of this queue are checked for a place, flavor by flavor.
+  std::string modes;
+  bool proven = true;
+  for (const api::ResourceGroup& group : queue->groups) {
+    for (const api::FlavorQuotas& flavor : group.flavors) {
+      const auto mode = capacity_modes_.find(flavor.name);
+      if (mode == capacity_modes_.end()) {
+        continue;
+      }
+      proven = proven && mode->second == engine::CapacityMode::kRequire;
+      const std::string text = flavor.name + ": " + std::string(ModeName(mode->second));
+      if (modes.find(text) == std::string::npos) {
+        modes += (modes.empty() ? "" : ", ") + text;
+      }
+    }
+  }
+  api::Condition capacity;
+  capacity.type = kCapacityCondition;
+  capacity.status = proven && !modes.empty() ? "True" : "False";
+  capacity.reason = proven && !modes.empty() ? "PlaceRequired" : "QuotaOnly";
+  capacity.message =
+      modes.empty() ? "No flavor of this queue exists" : "Capacity check per flavor: " + modes;
+  capacity.observed_generation = queue->meta.generation;
+  api::SetCondition(conditions, std::move(capacity), now_);
+
+  Json status = Json::Obj();
+  status.Set("conditions", api::ToJson(conditions));
+  status.Set("pendingWorkloads", pending);
+  status.Set("reservingWorkloads", report.reserving);
+  status.Set("admittedWorkloads", report.admitted);
+  status.Set("flavorsReservation", UsageList(report, /*admitted_only=*/false, /*borrowed=*/true));
+  status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/true));
+  const auto set = [&](const char* name, std::vector<std::pair<std::string, std::string>> labels,
+                       double value) {
+    out_.metrics.push_back({MetricSample::Op::kSet, name, std::move(labels), value});
+  };
+  set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "active"}},
+      report.pending);
+  set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "inadmissible"}},
+      pending - report.pending);
+  set("kueue_reserving_active_workloads", {{"cluster_queue", key.name}}, report.reserving);
+  set("kueue_admitted_active_workloads", {{"cluster_queue", key.name}}, report.admitted);
+  for (const char* name : {"active", "pending", "terminating"}) {
+    const std::string_view now = queue->meta.deleted.has_value() ? "terminating"
+                                 : health.active                 ? "active"
+                                                                 : "pending";
+    set("kueue_cluster_queue_status", {{"cluster_queue", key.name}, {"status", name}},
+        now == name ? 1 : 0);
+  }
+  if (!SameStatus(queue->status_json, status)) {
+    EmitQueueWrite(order_key,
+                   StatusApply(api::Kind::kClusterQueue, queue->meta, std::move(status)));
+  }
+}
+
+void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
+  const std::string order_key = "LocalQueue/" + key.ToString();
+  const auto queue = world_.local_queues.Find(key);
+  if (queue == nullptr) {
+    queue_states_.erase(order_key);
+    return;
+  }
+  const engine::QueueReport report = engine_->ReportLocal(key);
+  const auto waiting = waiting_in_queue_.find(key);
+  const int32_t pending = report.pending + (waiting != waiting_in_queue_.end() ? waiting->second : 0);
+  const auto parent = world_.cluster_queues.Find({"", queue->cluster_queue});
+  api::Condition active;
+  active.type = "Active";
+  active.status = "False";
+  if (queue->stop_policy != api::StopPolicy::kNone) {
+    active.reason = "Stopped";
+    active.message = "LocalQueue is stopped";
+  } else if (parent == nullptr) {
+    active.reason = "ClusterQueueDoesNotExist";
+    active.message = "Can't submit new workloads to clusterQueue: ClusterQueue " +
+                     queue->cluster_queue + " doesn't exist";
+  } else if (!engine_->Health(queue->cluster_queue).active) {
+    active.reason = "ClusterQueueIsInactive";
+    active.message = "Can't submit new workloads to clusterQueue " + queue->cluster_queue + ": " +
+                     engine_->Health(queue->cluster_queue).message;
+  } else {
+    active.status = "True";
+    active.reason = "Ready";
+    active.message = "Can submit new workloads to localQueue";
+  }
+  active.observed_generation = queue->meta.generation;
+  api::Conditions conditions = queue->conditions;
+  api::SetCondition(conditions, std::move(active), now_);
+  Json status = Json::Obj();
+  status.Set("conditions", api::ToJson(conditions));
+  status.Set("pendingWorkloads", pending);
+  status.Set("reservingWorkloads", report.reserving);
+  status.Set("admittedWorkloads", report.admitted);
+  status.Set("flavorsReservation", UsageList(report, /*admitted_only=*/false, /*borrowed=*/false));
+  status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/false));
+  if (!SameStatus(queue->status_json, status)) {
+    EmitQueueWrite(order_key, StatusApply(api::Kind::kLocalQueue, queue->meta, std::move(status)));
+  }
+}
+
+void Core::ReconcileFlavor(const api::ObjectKey& key) {
+  const std::string order_key = "ResourceFlavor/" + key.name;
+  const auto flavor = world_.flavors.Find(key);
+  if (flavor == nullptr) {
+    queue_states_.erase(order_key);
+    return;
+  }
+  const bool used = !engine_->QueuesUsingFlavor(key.name).empty();
+  const bool has_finalizer = flavor->meta.HasFinalizer(names::kResourceInUseFinalizer);
+  if (flavor->meta.deleted.has_value() ? (has_finalizer && !used) : !has_finalizer) {
+    FinalizerWrite(order_key, api::Kind::kResourceFlavor, flavor->meta,
+                   !flavor->meta.deleted.has_value());
+  }
+}
+
+}  // namespace tutti::reconciler

@@ -1,0 +1,631 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state machine of one workload and its job up to the reservation, and its ways back. Level
+// triggered: every call looks at what is there and emits at most one effect. See core.h.
+#include <algorithm>
+#include <string>
+
+#include "base/names.h"
+#include "reconciler/core.h"
+#include "reconciler/gang.h"
+#include "reconciler/status.h"
+
+namespace tutti::reconciler {
+namespace {
+
+api::WriteRequest WorkloadPatch(const api::Workload& workload, Json body) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kMergePatch;
+  write.resource = api::ResourceOf(api::Kind::kWorkload);
+  write.key = workload.meta.Key();
+  write.field_manager = names::kUpdateManager;
+  body.At("metadata").Set("resourceVersion", workload.meta.resource_version);
+  write.body = std::move(body);
+  return write;
+}
+
+// resourceVersion is left out: the status write before it in the same batch moves it.
+api::WriteRequest DropFinalizer(const api::Workload& workload) {
+  Json finalizers = Json::Arr();
+  for (const std::string& finalizer : workload.meta.finalizers) {
+    if (finalizer != names::kResourceInUseFinalizer) {
+      finalizers.Push(finalizer);
+    }
+  }
+  api::WriteRequest write = WorkloadPatch(
+      workload, Json::Obj({{"metadata", Json::Obj({{"finalizers", std::move(finalizers)}})}}));
+  write.body.At("metadata").Erase("resourceVersion");
+  return write;
+}
+
+api::WriteRequest DeleteWorkload(const api::Workload& workload) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kDelete;
+  write.resource = api::ResourceOf(api::Kind::kWorkload);
+  write.key = workload.meta.Key();
+  write.body = Json::Obj({{"preconditions", Json::Obj({{"uid", workload.meta.uid}})}});
+  return write;
+}
+
+// A start left its labels in the template (the Workload was lost, or its reservation withdrawn).
+bool HasLeftovers(const api::Job& job) {
+  const auto parsed = Json::Parse(job.template_json);
+  if (!parsed) {
+    return false;
+  }
+  const Json& labels = (*parsed)["metadata"]["labels"];
+  return labels.Has(names::kPodSetLabel) || labels.Has(names::kPodGroupLabel);
+}
+
+bool IsFalse(const api::Conditions& conditions, std::string_view type) {
+  const api::Condition* condition = api::FindCondition(conditions, type);
+  return condition != nullptr && condition->status == "False";
+}
+
+}  // namespace
+
+void Core::LeaveEngine(Unit& unit) {
+  if (unit.in_engine != Unit::InEngine::kNo) {
+    engine_->Remove(unit.key.ToString());
+    unit.in_engine = Unit::InEngine::kNo;
+    if (const auto workload = world_.workloads.Find(unit.key)) {
+      DirtyLocal({unit.key.ns, workload->queue_name});
+    }
+  }
+  unit.engine_key.clear();
+  unit.assumed.reset();
+  unit.pending.reset();
+}
+
+void Core::SetWaiting(Unit& unit, const api::Workload* workload, bool waiting) {
+  if (unit.waiting == waiting || workload == nullptr) {
+    return;
+  }
+  unit.waiting = waiting;
+  const api::ObjectKey queue{unit.key.ns, workload->queue_name};
+  waiting_in_queue_[queue] += waiting ? 1 : -1;
+  DirtyLocal(queue);
+}
+
+void Core::ReconcileUnit(Unit& unit) {
+  if (unit.in_flight != 0) {
+    return;  // its outcome marks the unit again
+  }
+  if (now_ < unit.retry_at) {
+    WakeAt(unit, unit.retry_at);
+    return;
+  }
+  const auto workload = world_.workloads.Find(unit.key);
+  std::shared_ptr<const api::Job> job;
+  if (const auto key = world_.job_by_uid.find(unit.job_uid); key != world_.job_by_uid.end()) {
+    job = world_.jobs.Find(key->second);
+  }
+  if (job == nullptr) {
+    if (workload != nullptr) {
+      ReconcileWithoutJob(unit, *workload);
+      return;
+    }
+    LeaveEngine(unit);
+    SetWaiting(unit, workload.get(), false);
+    unit_of_job_.erase(unit.job_uid);
+    if (unit.wake_at != kNoTime) {
+      timers_.erase({unit.wake_at, unit.key});
+    }
+    const api::ObjectKey key = unit.key;
+    units_.erase(key);
+    return;
+  }
+  if (job->meta.deleted.has_value()) {
+    // Nothing is started any more; quota is given back when its pods are gone.
+    if (unit.in_engine == Unit::InEngine::kPending) {
+      LeaveEngine(unit);
+    }
+    if (workload != nullptr && world_.ActivePods(unit.job_uid) == 0) {
+      ReconcileWithoutJob(unit, *workload);
+    }
+    return;
+  }
+  bool success = false;
+  std::string message;
+  if (job->Finished(&success, &message)) {
+    ReconcileFinished(unit, *job, workload.get(), success, message);
+    return;
+  }
+  if (workload == nullptr) {
+    if (!Managed(*job)) {
+      LeaveEngine(unit);
+      return;
+    }
+    CreateWorkload(unit, *job);
+    return;
+  }
+  if (workload->meta.deleted.has_value()) {
+    std::vector<api::WriteRequest> last;
+    if (workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
+      last.push_back(DropFinalizer(*workload));
+    }
+    if (StopJob(unit, *job, *workload, std::move(last))) {
+      LeaveEngine(unit);
+    }
+    return;
+  }
+  if (workload->Finished()) {
+    // Finished by someone else (an owner that vanished, an operator's hand): the job does not run.
+    LeaveEngine(unit);
+    if (!job->suspend) {
+      StopJob(unit, *job, *workload, {});
+    }
+    return;
+  }
+  if (!Equivalent(*job, *workload)) {
+    if (workload->QuotaReserved() || unit.assumed.has_value()) {
+      Event(*job, /*warning=*/false, "DeletedWorkload",
+            "Deleted Workload " + unit.key.ToString() + ": the job's pods changed");
+      Emit(unit, {DeleteWorkload(*workload)});
+      return;
+    }
+    if (SyncSpec(unit, *job, *workload)) {
+      return;
+    }
+  }
+  if (workload->Evicted() && workload->status.admission.has_value()) {
+    ReconcileEvicted(unit, *job, *workload);
+    return;
+  }
+  if (unit.assumed.has_value() && !workload->QuotaReserved()) {
+    api::Workload next = *workload;
+    Reserve(next.status, *unit.assumed, now_);
+    EventOn(*workload, /*warning=*/false, "QuotaReserved",
+            "Quota reserved in ClusterQueue " + unit.assumed->cluster_queue);
+    EventOn(*workload, /*warning=*/false, "Admitted",
+            "Admitted by ClusterQueue " + unit.assumed->cluster_queue);
+    History(HistoryKind::kQuotaReserved, unit, &next, "QuotaReserved", unit.assumed->note);
+    const double waited =
+        std::chrono::duration<double>(now_ - std::max(workload->meta.created, kNoTime)).count();
+    const std::string& queue = unit.assumed->cluster_queue;
+    Count("kueue_quota_reserved_workloads_total", {{"cluster_queue", queue}});
+    Count("kueue_admitted_workloads_total", {{"cluster_queue", queue}});
+    Observe("kueue_quota_reserved_wait_time_seconds", {{"cluster_queue", queue}}, waited);
+    Observe("kueue_admission_wait_time_seconds", {{"cluster_queue", queue}}, waited);
+    Emit(unit, {ApplyStatus(next)});
+    return;
+  }
+  if (workload->QuotaReserved()) {
+    unit.assumed.reset();
+    ReconcileReserved(unit, *job, *workload);
+    return;
+  }
+  ReconcilePending(unit, job.get(), *workload);
+}
+
+void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
+  const bool had_job = !unit.job_uid.empty();
+  if (had_job && world_.ActivePods(unit.job_uid) > 0) {
+    return;  // garbage collection is under way; a pod's event comes back here
+  }
+  if (workload.meta.deleted.has_value()) {
+    LeaveEngine(unit);
+    SetWaiting(unit, &workload, false);
+    if (workload.meta.HasFinalizer(names::kResourceInUseFinalizer)) {
+      History(HistoryKind::kDeleted, unit, &workload, "Deleted", "");
+      Emit(unit, {DropFinalizer(workload)});
+    }
+    return;
+  }
+  if (had_job || workload.Finished()) {
+    LeaveEngine(unit);  // the garbage collector deletes it next
+    SetWaiting(unit, &workload, false);
+    return;
+  }
+  // A Workload of its own: admitted by its status alone; whoever made it acts on that.
+  if (workload.Evicted() && workload.status.admission.has_value()) {
+    return;
+  }
+  if (unit.assumed.has_value() && !workload.QuotaReserved()) {
+    api::Workload next = workload;
+    Reserve(next.status, *unit.assumed, now_);
+    History(HistoryKind::kQuotaReserved, unit, &next, "QuotaReserved", unit.assumed->note);
+    Emit(unit, {ApplyStatus(next)});
+    return;
+  }
+  if (workload.QuotaReserved()) {
+    unit.assumed.reset();
+    SyncReservation(unit, nullptr, workload);
+    return;
+  }
+  ReconcilePending(unit, nullptr, workload);
+}
+
+void Core::ReconcileFinished(Unit& unit, const api::Job& job, const api::Workload* workload,
+                             bool success, const std::string& message) {
+  if (unit.in_engine != Unit::InEngine::kNo) {
+    LeaveEngine(unit);
+  }
+  SetWaiting(unit, workload, false);
+  std::vector<api::WriteRequest> writes;
+  if (workload != nullptr && !workload->Finished()) {
+    api::Workload next = *workload;
+    Finish(next.status, success, message.empty() ? "Job finished" : message, now_);
+    writes.push_back(ApplyStatus(next));
+    History(HistoryKind::kFinished, unit, &next, success ? "Succeeded" : "Failed", message);
+    Event(job, /*warning=*/false, "FinishedWorkload",
+          "Workload '" + unit.key.ToString() + "' is declared finished");
+    Count("kueue_finished_workloads_total",
+          {{"cluster_queue", workload->status.admission.has_value()
+                                 ? workload->status.admission->cluster_queue
+                                 : ""}});
+  }
+  if (workload != nullptr && workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
+    writes.push_back(DropFinalizer(*workload));
+  }
+  for (api::WriteRequest& write : DeleteGroups(unit.job_uid)) {
+    writes.push_back(std::move(write));
+  }
+  Emit(unit, std::move(writes));
+}
+
+std::optional<Priority> Core::PriorityOf(const api::Job& job, std::string_view class_of_pods) {
+  const std::string_view label = job.meta.Label(names::kPriorityClassLabel);
+  if (!label.empty()) {
+    const auto found = world_.workload_priorities.Find({"", std::string(label)});
+    if (found == nullptr) {
+      return std::nullopt;
+    }
+    return Priority{found->value,
+                    api::PriorityClassRef{std::string(names::kKueueGroup), "WorkloadPriorityClass",
+                                          std::string(label)}};
+  }
+  const auto of_class = [](const api::PriorityClass& found) {
+    return Priority{found.value, api::PriorityClassRef{"scheduling.k8s.io", "PriorityClass",
+                                                       found.meta.name}};
+  };
+  if (!class_of_pods.empty()) {
+    const auto found = world_.priorities.Find({"", std::string(class_of_pods)});
+    return found != nullptr ? std::optional<Priority>(of_class(*found)) : std::nullopt;
+  }
+  for (const auto& [key, found] : world_.priorities.All()) {
+    if (found->global_default) {
+      return of_class(*found);
+    }
+  }
+  return Priority{};
+}
+
+void Core::CreateWorkload(Unit& unit, const api::Job& job) {
+  if (!job.suspend) {
+    // A queue name was given to a running job, or the policy was not there: hold it first.
+    Event(job, /*warning=*/false, "Stopped", "Not admitted by cluster queue");
+    Emit(unit, {SuspendPatch(job)});
+    return;
+  }
+  if (job.active > 0) {
+    return;
+  }
+  const TemplateRefs refs = RefsOf(job.template_json);
+  const std::optional<Priority> priority = PriorityOf(job, refs.priority_class);
+  if (!priority.has_value()) {
+    const std::string_view label = job.meta.Label(names::kPriorityClassLabel);
+    Event(job, /*warning=*/true, "WorkloadPriorityClassNotFound",
+          label.empty() ? "PriorityClass \"" + refs.priority_class + "\" of the pod template does "
+                          "not exist; create it or name another"
+                        : "WorkloadPriorityClass \"" + std::string(label) +
+                              "\" does not exist; create it or change the label "
+                              "kueue.x-k8s.io/priority-class");
+    return;  // comes back when a class is created
+  }
+  auto workload = WorkloadFor(job, *priority);
+  if (!workload) {
+    Event(job, /*warning=*/true, "ErrWorkloadCompose", workload.error().message);
+    return;
+  }
+  // Its place in the queue is the job's, from now on: an older job never loses its place because its
+  // Workload is written a moment later.
+  unit.creating = true;
+  if (workload->meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
+    engine_->SetPending(InputFor(unit, *workload, &job));
+    unit.in_engine = Unit::InEngine::kPending;
+    unit.engine_key.clear();
+  }
+  unit.shape_generation = -1;
+  api::WriteRequest write;
+  write.verb = api::Verb::kCreate;
+  write.resource = api::ResourceOf(api::Kind::kWorkload);
+  write.key = unit.key;
+  write.field_manager = names::kUpdateManager;
+  write.body = api::ToJson(*workload);
+  Event(job, /*warning=*/false, "CreatedWorkload", "Created Workload: " + unit.key.ToString());
+  History(HistoryKind::kCreated, unit, &*workload, "Created", "");
+  Emit(unit, {std::move(write)});
+}
+
+bool Core::SyncSpec(Unit& unit, const api::Job& job, const api::Workload& workload) {
+  const TemplateRefs refs = RefsOf(job.template_json);
+  const auto priority = PriorityOf(job, refs.priority_class);
+  const auto wanted = WorkloadFor(job, priority.value_or(Priority{}));
+  if (!priority.has_value() || !wanted) {
+    if (!wanted) {
+      Event(job, /*warning=*/true, "ErrWorkloadCompose", wanted.error().message);
+    }
+    return false;
+  }
+  LeaveEngine(unit);
+  unit.shape_generation = -1;
+  Json spec = api::ToJson(*wanted)["spec"];
+  Event(job, /*warning=*/false, "UpdatedWorkload",
+        "Updated not matching Workload for suspended job: " + unit.key.ToString());
+  Emit(unit, {WorkloadPatch(workload, Json::Obj({{"spec", std::move(spec)}}))});
+  return true;
+}
+
+bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
+                   std::vector<api::WriteRequest> with_restore) {
+  unit.released_at = kNoTime;
+  unit.first_bound_at.reset();
+  unit.landed = false;
+  unit.unplaced_since.reset();
+  if (!job.suspend) {
+    Event(job, /*warning=*/false, "Stopped", "Stopped by Tutti");
+    Emit(unit, {SuspendPatch(job)});
+    return false;
+  }
+  if (!RestoreWindowOpen(job)) {
+    return false;  // the Job's status comes back here
+  }
+  std::vector<api::WriteRequest> writes;
+  if (HasLeftovers(job)) {
+    if (auto restore = RestorePatch(job, workload)) {
+      writes.push_back(std::move(*restore));
+    }
+  }
+  for (api::WriteRequest& write : DeleteGroups(unit.job_uid)) {
+    writes.push_back(std::move(write));
+  }
+  for (api::WriteRequest& write : with_restore) {
+    writes.push_back(std::move(write));
+  }
+  Emit(unit, std::move(writes));
+  return true;
+}
+
+void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload& workload) {
+  // Quota is kept until the job has no active pods; then the job is restored and quota goes back.
+  api::Workload next = workload;
+  EndEviction(next.status, now_);
+  const auto backoff = workload.status.requeue_at;
+  if (StopJob(unit, job, workload, {ApplyStatus(next)})) {
+    LeaveEngine(unit);
+    History(HistoryKind::kRequeued, unit, &next,
+            api::FindCondition(workload.status.conditions, "Evicted")->reason,
+            backoff.has_value() ? "not before " + FormatTime(*backoff) : "");
+  } else if (unit.in_engine != Unit::InEngine::kReserved) {
+    SyncReservation(unit, &job, workload);
+  }
+}
+
+bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
+  if (!workload.meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
+    api::Workload next = workload;
+    if (SetPendingReason(next.status, reason::kAdmissionGated,
+                         "The workload is gated by " +
+                             std::string(workload.meta.Annotation(
+                                 names::kAdmissionGatedByAnnotation)),
+                         {}, now_)) {
+      Emit(unit, {ApplyStatus(next)});
+    }
+    return false;
+  }
+  if (!workload.active) {
+    return false;
+  }
+  if (!IsFalse(workload.status.conditions, "Requeued")) {
+    return true;
+  }
+  const std::string& why = api::FindCondition(workload.status.conditions, "Requeued")->reason;
+  const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
+  const auto queue = local != nullptr ? world_.cluster_queues.Find({"", local->cluster_queue})
+                                      : nullptr;
+  std::string_view back = reason::kBackoffFinished;
+  std::string message = "The workload backoff was finished";
+  if (why == reason::kClusterQueueStopped) {
+    if (queue == nullptr || queue->stop_policy != api::StopPolicy::kNone) {
+      return false;
+    }
+    back = reason::kClusterQueueRestarted;
+    message = "The ClusterQueue was restarted after being stopped";
+  } else if (why == reason::kLocalQueueStopped) {
+    if (local == nullptr || local->stop_policy != api::StopPolicy::kNone) {
+      return false;
+    }
+    back = reason::kLocalQueueRestarted;
+    message = "The LocalQueue was restarted after being stopped";
+  } else if (why.starts_with(reason::kDeactivated)) {
+    back = reason::kReactivated;
+    message = "The workload was reactivated";
+  } else if (workload.status.requeue_at.has_value() && now_ < *workload.status.requeue_at) {
+    WakeAt(unit, *workload.status.requeue_at);
+    return false;
+  }
+  api::Workload next = workload;
+  Requeue(next.status, back, message, now_);
+  History(HistoryKind::kRequeued, unit, &next, std::string(back), message);
+  Emit(unit, {ApplyStatus(next)});
+  return false;  // goes on with the answer
+}
+
+void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload) {
+  if (unit.in_engine == Unit::InEngine::kReserved) {
+    LeaveEngine(unit);  // the reservation was withdrawn from outside
+  }
+  if (job != nullptr) {
+    if (!job->suspend) {
+      StopJob(unit, *job, workload, {});
+      return;
+    }
+    if (HasLeftovers(*job) || !world_.GroupsOf(unit.job_uid).empty()) {
+      StopJob(unit, *job, workload, {});
+      if (unit.in_flight != 0) {
+        return;
+      }
+    }
+    const std::string_view queue = job->meta.Label(names::kQueueNameLabel);
+    if (queue != workload.queue_name && Managed(*job)) {
+      LeaveEngine(unit);
+      SetWaiting(unit, &workload, false);
+      Emit(unit, {WorkloadPatch(workload, Json::Obj({{"spec", Json::Obj({{"queueName", queue}})}}))});
+      return;
+    }
+    Shape(unit, workload);
+    if (const auto priority = PriorityOf(*job, unit.refs.priority_class);
+        priority.has_value() &&
+        (priority->value != workload.priority || priority->ref != workload.priority_class)) {
+      Json ref;
+      if (priority->ref.has_value()) {
+        ref = Json::Obj({{"group", priority->ref->group},
+                         {"kind", priority->ref->kind},
+                         {"name", priority->ref->name}});
+      }
+      Emit(unit, {WorkloadPatch(workload,
+                                Json::Obj({{"spec", Json::Obj({{"priority", priority->value},
+                                                               {"priorityClassRef", ref}})}}))});
+      return;
+    }
+    const std::string_view gates = job->meta.Annotation(names::kAdmissionGatedByAnnotation);
+    if (gates != workload.meta.Annotation(names::kAdmissionGatedByAnnotation)) {
+      Json value = gates.empty() ? Json() : Json(gates);
+      Emit(unit, {WorkloadPatch(
+                     workload,
+                     Json::Obj({{"metadata",
+                                 Json::Obj({{"annotations",
+                                             Json::Obj({{std::string(names::kAdmissionGatedByAnnotation),
+                                                         value}})}})}}))});
+      return;
+    }
+  }
+  if (!ReadyToQueue(unit, workload)) {
+    LeaveEngine(unit);
+    SetWaiting(unit, &workload, workload.active);
+    return;
+  }
+  SetWaiting(unit, &workload, false);
+  Shape(unit, workload);
+  engine::WorkloadInput input = InputFor(unit, workload, job);
+  std::string key = input.local_queue + "|" + std::to_string(input.priority) + "|" +
+                    std::to_string(input.queue_time.time_since_epoch().count()) + "|" +
+                    input.misconfigured;
+  for (const engine::PodSetInput& pod_set : input.pod_sets) {
+    key += "|" + pod_set.name + ":" + std::to_string(pod_set.count) + "@" +
+           std::to_string(reinterpret_cast<uintptr_t>(pod_set.shape.get()));
+  }
+  if (unit.in_engine != Unit::InEngine::kPending || unit.engine_key != key) {
+    engine_->SetPending(input);
+    unit.in_engine = Unit::InEngine::kPending;
+    unit.engine_key = std::move(key);
+    DirtyLocal({unit.key.ns, workload.queue_name});
+  }
+  WritePendingReason(unit, workload);
+}
+
+void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
+  if (!unit.pending.has_value()) {
+    return;
+  }
+  const std::string_view coarse = CoarseReason(unit.pending->reason);
+  const Time due = coarse == reason::kInadmissible
+                       ? unit.pending_since
+                       : unit.pending_since + options_.pending_reason_delay;
+  if (now_ < due) {
+    WakeAt(unit, due);
+    return;
+  }
+  std::vector<std::pair<std::string, api::ResourceList>> requests;
+  const engine::WorkloadInput input = InputFor(unit, workload, nullptr);
+  for (const engine::PodSetInput& pod_set : input.pod_sets) {
+    api::ResourceList list;
+    for (const auto& [resource, amount] : pod_set.requests) {
+      list[resource] = api::FromAmount(resource, api::SaturatingMul(amount, pod_set.count));
+    }
+    requests.emplace_back(pod_set.name, std::move(list));
+  }
+  api::Workload next = workload;
+  const bool changed =
+      SetPendingReason(next.status, coarse, unit.pending->message, requests, now_);
+  const std::string granular(engine::ToString(unit.pending->reason));
+  const std::string message = unit.pending->message;
+  unit.pending.reset();
+  if (!changed) {
+    return;
+  }
+  EventOn(workload, /*warning=*/true, coarse, message);
+  History(HistoryKind::kPending, unit, &next, granular, message);
+  Emit(unit, {ApplyStatus(next)});
+}
+
+void Core::Shape(Unit& unit, const api::Workload& workload) {
+  if (unit.shape_generation == workload.meta.generation && unit.shape_context == context_version_ &&
+      unit.shaped.shape != nullptr) {
+    return;
+  }
+  unit.shape_generation = workload.meta.generation;
+  unit.shape_context = context_version_;
+  const std::string text =
+      workload.pod_sets.empty() ? "{}" : workload.pod_sets.front().template_json;
+  unit.refs = RefsOf(text);
+  const api::PodContext context = world_.ContextOf(unit.key.ns, unit.refs.runtime_class);
+  const std::string context_id = context.limit_ranges.empty() && context.runtime_class == nullptr
+                                     ? ""
+                                     : unit.key.ns + "#" + std::to_string(context_version_);
+  unit.shaped = shapes_.Get(text, context, context_id);
+}
+
+engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
+                                     const api::Job* job) {
+  Shape(unit, workload);
+  engine::WorkloadInput input;
+  input.id = unit.key.ToString();
+  input.ns = unit.key.ns;
+  input.local_queue = workload.queue_name;
+  input.priority = workload.priority;
+  // The job's own age decides, not that of the record we keep of it.
+  input.uid = job != nullptr ? job->meta.uid
+                             : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
+  input.queue_time = workload.meta.created;
+  if (const auto found = world_.job_by_uid.find(unit.job_uid); found != world_.job_by_uid.end()) {
+    if (const auto owner = world_.jobs.Find(found->second)) {
+      input.queue_time = owner->meta.created;
+    }
+  }
+  const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
+  if (evicted != nullptr && evicted->status == "True" &&
+      evicted->reason == reason::kPodsReadyTimeout) {
+    input.queue_time = evicted->last_transition;
+  }
+  input.misconfigured = workload.problem.empty() ? unit.shaped.problem : workload.problem;
+  for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
+    const api::PodSet& spec = workload.pod_sets[i];
+    engine::PodSetInput pod_set;
+    pod_set.name = spec.name;
+    pod_set.count = spec.count;
+    for (const auto& [name, reclaimed] : workload.status.reclaimable_pods) {
+      if (name == spec.name) {
+        pod_set.count = std::max(0, spec.count - reclaimed);
+      }
+    }
+    pod_set.min_count = spec.min_count;
+    if (i == 0) {
+      pod_set.shape = unit.shaped.shape;
+    } else {
+      const TemplateRefs refs = RefsOf(spec.template_json);
+      const api::PodContext context = world_.ContextOf(unit.key.ns, refs.runtime_class);
+      const auto shaped = shapes_.Get(spec.template_json, context,
+                                      unit.key.ns + "#" + std::to_string(context_version_));
+      pod_set.shape = shaped.shape;
+      if (input.misconfigured.empty()) {
+        input.misconfigured = shaped.problem;
+      }
+    }
+    pod_set.requests = pod_set.shape->requests;
+    input.pod_sets.push_back(std::move(pod_set));
+  }
+  return input;
+}
+
+}  // namespace tutti::reconciler
