@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration file: Kueue's Configuration (config.kueue.x-k8s.io/v1beta2, field names and
+// defaults of v0.19.2) and our own TuttiConfiguration as an optional second document. Strict: an
+// unknown field, a duplicate key or a wrong type is an error that names line, path and, where close,
+// the likely intended name. A field of a feature that this version doesn't have is refused unless it
+// says what is done anyway; nothing is ignored silently. Pure apart from LoadConfig.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/core.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "operator/gates.h"
+
+namespace tutti {
+
+struct Address {
+  std::string host;  // "" = every address
+  uint16_t port = 0;
+};
+
+enum class Mode { kObserve, kTakeover, kGreenfield };
+enum class CapacitySetting { kAuto, kRequire, kRelease, kObserve, kOff };
+enum class Steering { kNone, kPreferred, kNodeSelector };
+enum class TlsVersion { k12, k13 };
+
+struct Config {
+  // --- Kueue's Configuration ---
+  std::string ns;  // own namespace
+
+  struct Webhook {
+    uint16_t port = 9443;
+    std::string host;
+    std::string cert_dir;  // used when certificates are not managed here
+  } webhook;
+
+  struct MetricsSection {
+    std::optional<Address> bind = Address{"", 8443};  // nothing = off
+    bool cluster_queue_resources = false;
+    bool local_queues = true;
+    api::LabelSelector local_queue_selector;  // not present = every LocalQueue
+  } metrics;
+
+  struct Health {
+    std::optional<Address> bind = Address{"", 8081};
+    std::string readiness_name = "readyz";
+    std::string liveness_name = "healthz";
+  } health;
+
+  struct LeaderElection {
+    bool enabled = true;
+    std::string name;
+    std::string ns;  // "" = own namespace
+    Duration lease_duration = std::chrono::seconds(15);
+    Duration renew_deadline = std::chrono::seconds(10);
+    Duration retry_period = std::chrono::seconds(2);
+  } leader_election;
+
+  Duration cache_sync_timeout = std::chrono::minutes(2);
+  TlsVersion tls_min_version = TlsVersion::k12;
+
+  bool manage_jobs_without_queue_name = false;
+  api::LabelSelector managed_jobs_namespace_selector;  // always present
+
+  struct InternalCertManagement {
+    bool enabled = true;
+    std::string webhook_service = "kueue-webhook-service";
+    std::string webhook_secret = "kueue-webhook-server-cert";
+  } internal_certs;
+
+  struct WaitForPodsReady {
+    bool enabled = true;
+    Duration timeout = std::chrono::minutes(30);
+    std::optional<Duration> recovery_timeout;  // nothing = as `timeout`
+    bool block_admission = false;
+    bool requeue_by_creation = false;  // timestamp: Creation instead of Eviction
+    std::optional<int32_t> backoff_limit;
+    int32_t backoff_base_seconds = 60;
+    int32_t backoff_max_seconds = 3600;
+  } wait_for_pods_ready;
+
+  double client_qps = 300;  // negative = no limit
+  int32_t client_burst = 500;
+
+  std::vector<std::string> label_keys_to_copy;
+  std::vector<std::string> exclude_resource_prefixes;
+
+  struct Retention {
+    std::optional<Duration> after_finished;     // nothing = keep
+    std::optional<Duration> after_deactivated;  // nothing = keep
+  } retention;
+
+  FeatureGates gates;
+
+  // --- TuttiConfiguration ---
+  Mode mode = Mode::kGreenfield;
+  bool native_gang = true;  // Auto; false = Off
+  struct Landing {
+    Duration timeout = std::chrono::seconds(60);
+    Duration backoff_base = std::chrono::seconds(10);
+    Duration backoff_max = std::chrono::minutes(10);
+  } landing;
+  Duration pending_reason_delay = std::chrono::seconds(1);
+  CapacitySetting capacity = CapacitySetting::kAuto;
+  Steering steering = Steering::kNone;
+  struct Ledger {
+    std::string path = "/var/lib/tutti/ledger.db";  // "" = no ledger
+    Duration retention = std::chrono::hours(24 * 30);
+  } ledger;
+  int32_t max_concurrent_writes = 16;
+  bool metrics_plain = false;  // metrics.bindAddress without TLS and without authentication
+
+  // What is accepted but has no effect here: logged once at start.
+  std::vector<std::string> notes;
+};
+
+struct ConfigContext {
+  std::string own_namespace;      // of the service account; "" outside a cluster
+  std::string feature_gates_flag;  // --feature-gates; exclusive with featureGates in the file
+};
+
+// The whole text, one or two documents; an empty text gives the defaults. kInvalid: every problem,
+// one per line.
+Result<Config> ParseConfig(std::string_view text, const ConfigContext& context);
+// Reads the file; path "" gives the defaults.
+Result<Config> LoadConfig(const std::string& path, const ConfigContext& context);
+
+// "host:port", ":port"; nothing for "" and "0" (off).
+Result<std::optional<Address>> ParseAddress(std::string_view text);
+
+}  // namespace tutti

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/metrics.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cassert>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+namespace tutti {
+namespace {
+
+// One series, of the type its family has.
+struct Series {
+  prometheus::Counter* counter = nullptr;
+  prometheus::Gauge* gauge = nullptr;
+  prometheus::Histogram* histogram = nullptr;
+};
+
+struct Family {
+  prometheus::Family<prometheus::Counter>* counters = nullptr;
+  prometheus::Family<prometheus::Gauge>* gauges = nullptr;
+  prometheus::Family<prometheus::Histogram>* histograms = nullptr;
+  // Label values, the role last. Finding a series here is cheaper than asking the family again.
+  std::map<std::vector<std::string>, Series> series;
+};
+
+double Read(const Series& series) {
+  if (series.counter != nullptr) {
+    return series.counter->Value();
+  }
+  return series.gauge != nullptr ? series.gauge->Value() : 0;
+}
+
+void Drop(Family* family, const Series& series) {
+  if (series.counter != nullptr) {
+    family->counters->Remove(series.counter);
+  } else if (series.gauge != nullptr) {
+    family->gauges->Remove(series.gauge);
+  } else {
+    family->histograms->Remove(series.histogram);
+  }
+}
+
+struct ProcessNumbers {
+  double cpu_seconds = 0;
+  double resident = 0;
+  double virtual_bytes = 0;
+  double open_fds = 0;
+  double max_fds = 0;
+  double start_time = 0;
+};
+
+ProcessNumbers ReadProcess() {
+  ProcessNumbers numbers;
+  const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  std::ifstream stat_file("/proc/self/stat");
+  std::string line;
+  std::getline(stat_file, line);
+  // The name of the program is in parentheses and may hold spaces: count from the last one.
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  std::vector<std::string> values;
+  for (std::string field; fields >> field;) {
+    values.push_back(field);
+  }
+  if (values.size() > 21 && ticks > 0) {
+    numbers.cpu_seconds = (std::stod(values[11]) + std::stod(values[12])) / ticks;
+    numbers.virtual_bytes = std::stod(values[20]);
+    numbers.resident = std::stod(values[21]) * static_cast<double>(sysconf(_SC_PAGESIZE));
+    double boot = 0;
+    std::ifstream kernel("/proc/stat");
+    for (std::string entry; std::getline(kernel, entry);) {
+      if (entry.rfind("btime ", 0) == 0) {
+        boot = std::stod(entry.substr(6));
+      }
+    }
+    numbers.start_time = boot + std::stod(values[19]) / ticks;
+  }
+  if (DIR* directory = opendir("/proc/self/fd")) {
+    while (readdir(directory) != nullptr) {  // NOLINT(concurrency-mt-unsafe): own handle
+      numbers.open_fds += 1;
+    }
+    closedir(directory);
+    numbers.open_fds -= 3;  // ".", ".." and the directory itself
+  }
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    numbers.max_fds = static_cast<double>(limit.rlim_cur);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+struct Metrics::Impl {
+  std::mutex mutex;
+  prometheus::Registry registry;
+  std::vector<Family> families;
+  std::string role = "standalone";
+
+  void Bug(std::string_view where) {
+    assert(false && "a metric is used with other labels or as another type than in its table");
+    if (Series* series = Find(Metric::kLogBugs, {where}, MetricType::kCounter)) {
+      series->counter->Increment();
+    }
+  }
+
+  std::vector<std::string> KeyOf(const MetricInfo& info, Labels labels) const {
+    std::vector<std::string> key;
+    key.reserve(labels.size() + 1);
+    for (const std::string_view label : labels) {
+      key.emplace_back(label);
+    }
+    if (info.has_role) {
+      key.push_back(role);
+    }
+    return key;
+  }
+
+  // Null on a wrong use. REQUIRES: mutex held.
+  Series* Find(Metric metric, Labels labels, MetricType type) {
+    const MetricInfo& info = InfoOf(metric);
+    if (info.type != type || info.labels.size() != labels.size()) {
+      Bug("metrics");
+      return nullptr;
+    }
+    Family& family = families[static_cast<size_t>(metric)];
+    auto key = KeyOf(info, labels);
+    const auto found = family.series.find(key);
+    if (found != family.series.end()) {
+      return &found->second;
+    }
+    std::map<std::string, std::string> pairs;
+    for (size_t i = 0; i < info.labels.size(); ++i) {
+      pairs.emplace(info.labels[i], key[i]);
+    }
+    if (info.has_role) {
+      pairs.emplace("replica_role", role);
+    }
+    Series series;
+    if (family.counters != nullptr) {
+      series.counter = &family.counters->Add(pairs);
+    } else if (family.gauges != nullptr) {
+      series.gauge = &family.gauges->Add(pairs);
+    } else {
+      series.histogram = &family.histograms->Add(pairs, info.buckets);
+    }
+    return &family.series.emplace(std::move(key), series).first->second;
+  }
+
+  // REQUIRES: mutex held.
+  void RemoveIf(const std::function<bool(const MetricInfo&, const std::vector<std::string>&)>& match) {
+    for (size_t i = 0; i < families.size(); ++i) {
+      Family& family = families[i];
+      const MetricInfo& info = MetricTable()[i];
+      for (auto it = family.series.begin(); it != family.series.end();) {
+        if (match(info, it->first)) {
+          Drop(&family, it->second);
+          it = family.series.erase(it);
+        } else {
+          ++it;
+        }
+      }
+    }
+  }
+};
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
+  for (const MetricInfo& info : MetricTable()) {
+    Family family;
+    const std::string name(info.name);
+    const std::string help(info.help);
+    switch (info.type) {
+      case MetricType::kCounter:
+        family.counters =
+            &prometheus::BuildCounter().Name(name).Help(help).Register(impl_->registry);
+        break;
+      case MetricType::kGauge:
+        family.gauges = &prometheus::BuildGauge().Name(name).Help(help).Register(impl_->registry);
+        break;
+      case MetricType::kHistogram:
+        family.histograms =
+            &prometheus::BuildHistogram().Name(name).Help(help).Register(impl_->registry);
+        break;
+    }
+    impl_->families.push_back(std::move(family));
+  }
+}
+
+Metrics::~Metrics() = default;
+
+void Metrics::Add(Metric counter, Labels labels, double by) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (Series* series = impl_->Find(counter, labels, MetricType::kCounter)) {
+    series->counter->Increment(by);
+  }
+}
+
+void Metrics::Set(Metric gauge, Labels labels, double value) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (Series* series = impl_->Find(gauge, labels, MetricType::kGauge)) {
+    series->gauge->Set(value);
+  }
+}
+
+void Metrics::Observe(Metric histogram, Labels labels, double value) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (Series* series = impl_->Find(histogram, labels, MetricType::kHistogram)) {
+    series->histogram->Observe(value);
+  }
+}
+
+double Metrics::ValueForTest(Metric metric, Labels labels) const {
+  const std::scoped_lock lock(impl_->mutex);
+  const Family& family = impl_->families[static_cast<size_t>(metric)];
+  const auto found = family.series.find(impl_->KeyOf(InfoOf(metric), labels));
+  return found == family.series.end() ? 0 : Read(found->second);
+}
+
+void Metrics::Remove(Metric metric, Labels labels) {
+  const std::scoped_lock lock(impl_->mutex);
+  Family& family = impl_->families[static_cast<size_t>(metric)];
+  const auto found = family.series.find(impl_->KeyOf(InfoOf(metric), labels));
+  if (found != family.series.end()) {
+    Drop(&family, found->second);
+    family.series.erase(found);
+  }
+}
+
+void Metrics::RemoveClusterQueue(std::string_view name) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->RemoveIf([name](const MetricInfo& info, const std::vector<std::string>& values) {
+    for (size_t i = 0; i < info.labels.size(); ++i) {
+      if (info.labels[i] == "cluster_queue") {
+        return values[i] == name;
+      }
+    }
+    return false;
+  });
+}
+
+void Metrics::RemoveLocalQueue(const api::ObjectKey& key) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->RemoveIf([&key](const MetricInfo& info, const std::vector<std::string>& values) {
+    return info.labels.size() >= 2 && info.labels[0] == "name" && info.labels[1] == "namespace" &&
+           values[0] == key.name && values[1] == key.ns;
+  });
+}
+
+void Metrics::SetRole(std::string_view role) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (impl_->role == role) {
+    return;
+  }
+  impl_->role = std::string(role);
+  impl_->RemoveIf([role](const MetricInfo& info, const std::vector<std::string>& values) {
+    return info.has_role && info.type == MetricType::kGauge && values.back() != role;
+  });
+}
+
+std::string Metrics::Render() {
+  const ProcessNumbers process = ReadProcess();
+  const double cpu_before = ValueForTest(Metric::kProcessCpu);
+  if (process.cpu_seconds > cpu_before) {
+    Add(Metric::kProcessCpu, {}, process.cpu_seconds - cpu_before);
+  }
+  Set(Metric::kProcessResident, process.resident);
+  Set(Metric::kProcessVirtual, process.virtual_bytes);
+  Set(Metric::kProcessOpenFds, process.open_fds);
+  Set(Metric::kProcessMaxFds, process.max_fds);
+  Set(Metric::kProcessStartTime, process.start_time);
+  const std::scoped_lock lock(impl_->mutex);
+  return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+}
+
+}  // namespace tutti

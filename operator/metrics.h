@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every metric that the operator exports: one table (name, type, labels, meaning), from which the
+// registry, docs/metrics.md and the tests are made. kueue_* names, labels and buckets are those of
+// Kueue v0.19.2 for the features that exist here; tutti_* are ours. Thread-safe; prometheus-cpp stays
+// inside metrics.cc. Series of a deleted queue are removed with RemoveQueue/RemoveSeries.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/meta.h"
+
+namespace tutti {
+
+enum class Metric {
+  // Kueue's
+  kAdmissionAttempts,           // result
+  kAdmissionAttemptDuration,    // result
+  kBuildInfo,                   // git_version, git_commit, build_date, go_version, compiler, platform
+  kPendingWorkloads,            // cluster_queue, status
+  kLocalQueuePendingWorkloads,  // name, namespace, status
+  kFinishedWorkloads,
+  kLocalQueueFinishedWorkloads,
+  kFinishedWorkloadsTotal,  // cluster_queue, priority_class
+  kLocalQueueFinishedWorkloadsTotal,
+  kQuotaReservedWorkloads,
+  kLocalQueueQuotaReservedWorkloads,
+  kQuotaReservedWaitTime,
+  kLocalQueueQuotaReservedWaitTime,
+  kAdmittedWorkloads,
+  kLocalQueueAdmittedWorkloads,
+  kAdmissionWaitTime,
+  kLocalQueueAdmissionWaitTime,
+  kReadyWaitTime,
+  kLocalQueueReadyWaitTime,
+  kAdmittedUntilReadyWaitTime,
+  kLocalQueueAdmittedUntilReadyWaitTime,
+  kEvictedWorkloads,  // cluster_queue, reason, underlying_cause, priority_class
+  kLocalQueueEvictedWorkloads,
+  kEvictedWorkloadsOnce,
+  kReservingActiveWorkloads,
+  kLocalQueueReservingActiveWorkloads,
+  kAdmittedActiveWorkloads,
+  kLocalQueueAdmittedActiveWorkloads,
+  kClusterQueueStatus,      // cluster_queue, status
+  kLocalQueueStatus,        // name, namespace, active
+  kUnadmittedWorkloads,     // cluster_queue, reason, underlying_cause
+  kClusterQueueInfo,        // cluster_queue, parent_cohort, root_cohort
+  kResourceReservation,     // cohort, cluster_queue, flavor, resource
+  kResourceUsage,
+  kNominalQuota,
+  kBorrowingLimit,
+  kLendingLimit,
+  kResourcePending,             // cluster_queue, resource
+  kLocalQueueResourceReservation,  // name, namespace, flavor, resource
+  kLocalQueueResourceUsage,
+  // ours
+  kApiWrites,           // verb, resource, code
+  kApiWriteSeconds,     // verb
+  kWatchEvents,         // kind, type
+  kWatchRestarts,       // kind, reason
+  kObjects,             // kind
+  kLoopTurnSeconds,
+  kPassSeconds,
+  kPassCycles,
+  kReleasedGangs,       // cluster_queue
+  kLandingTimeouts,     // cluster_queue
+  kLandingSeconds,      // release to last binding
+  kLeader,
+  kLedgerRows,
+  kLedgerDropped,
+  kLedgerErrors,        // kind
+  kLedgerQueued,
+  kLogBugs,
+  // process_* are read when the page is made
+  kProcessCpu,
+  kProcessResident,
+  kProcessVirtual,
+  kProcessOpenFds,
+  kProcessMaxFds,
+  kProcessStartTime,
+  kCount,
+};
+
+enum class MetricType { kCounter, kGauge, kHistogram };
+
+struct MetricInfo {
+  Metric id;
+  std::string_view name;
+  MetricType type;
+  std::vector<std::string_view> labels;  // without replica_role
+  bool has_role;                         // carries replica_role, as every metric of Kueue's
+  std::string_view help;
+  std::vector<double> buckets;
+};
+
+[[nodiscard]] const std::vector<MetricInfo>& MetricTable();
+[[nodiscard]] const MetricInfo& InfoOf(Metric metric);
+// docs/metrics.md, made from the table.
+[[nodiscard]] std::string MetricsMarkdown();
+
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  using Labels = std::initializer_list<std::string_view>;  // in the table's order
+  // A call with the wrong number of labels or on the wrong type is dropped and counted in
+  // tutti_bugs_total (and asserts in debug builds).
+  void Add(Metric counter, Labels labels = {}, double by = 1);
+  void Set(Metric gauge, Labels labels, double value);
+  void Set(Metric gauge, double value) { Set(gauge, {}, value); }
+  void Observe(Metric histogram, Labels labels, double value);
+  void Observe(Metric histogram, double value) { Observe(histogram, {}, value); }
+  [[nodiscard]] double ValueForTest(Metric metric, Labels labels = {}) const;
+
+  void Remove(Metric metric, Labels labels);
+  // Every series of a ClusterQueue, a LocalQueue.
+  void RemoveClusterQueue(std::string_view name);
+  void RemoveLocalQueue(const api::ObjectKey& key);
+
+  // leader, follower or standalone. Gauges of the role before are dropped, counters stay.
+  void SetRole(std::string_view role);
+
+  // The page in the text format, process_* refreshed.
+  [[nodiscard]] std::string Render();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tutti
