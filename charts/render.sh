@@ -7,7 +7,7 @@
 #
 # NAMESPACE     where it is to run (default tutti-system)
 # KUBE_VERSION  version of the cluster (default 1.36.3)
-# NATIVE_GANG   1: the cluster serves scheduling.k8s.io/v1alpha2 (default 0)
+# NATIVE_GANG   true: the cluster serves PodGroups of scheduling.k8s.io (default false)
 # HELM          the helm program (default: the pinned one of e2e/tools, else the one in PATH)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -21,5 +21,5 @@ if [[ -z $helm ]]; then
   }
 fi
 options=(--namespace "${NAMESPACE:-tutti-system}" --kube-version "${KUBE_VERSION:-1.36.3}")
-[[ ${NATIVE_GANG:-0} == 1 ]] && options+=(--api-versions scheduling.k8s.io/v1alpha2)
+options+=(--set "nativeGang.enabled=${NATIVE_GANG:-false}")
 exec "$helm" template tutti "$here/tutti" "${options[@]}" "$@"

@@ -111,13 +111,19 @@ refused "one volume for two" "needs accessMode ReadWriteMany" --set 'replicaCoun
 refused "two without an election" "replicaCount above 1 needs leaderElection.enabled" --set 'replicaCount=2,leaderElection.enabled=false'
 refused "our CRDs over others'" "mode Takeover .*crds.install: false" --set mode=Takeover
 refused "an old cluster" "kubeVersion" --kube-version 1.33.0
+refused "policies on a server without them" "set policies.enabled: false, webhook.enabled: true and webhook.jobs: true" --kube-version 1.35.0
 
 # Switches.
 has "eleven CRDs, all kept" 11 'helm.sh/resource-policy: keep'
 has "no CRD where they are installed already" 0 '^kind: CustomResourceDefinition' --set crds.install=false
-has "gang policies where the API is served" 2 '^  name: tutti-pod-joins-group$' --api-versions scheduling.k8s.io/v1alpha2
+NATIVE_GANG=auto
+export NATIVE_GANG
+has "gang policies where 1.36 serves the API" 2 '^  name: tutti-pod-joins-group$' --api-versions scheduling.k8s.io/v1alpha2/PodGroup
+has "gang policies where 1.37 serves the API" 2 '^  name: tutti-pod-joins-group$' --kube-version 1.37.2 --api-versions scheduling.k8s.io/v1beta1/PodGroup
 has "no gang policy where the API is not served" 0 'tutti-pod-joins-group'
-has "no gang policy where it is switched off" 0 'tutti-pod-joins-group' --api-versions scheduling.k8s.io/v1alpha2 --set nativeGang.enabled=false
+has "no gang policy where it is switched off" 0 'tutti-pod-joins-group' --api-versions scheduling.k8s.io/v1alpha2/PodGroup --set nativeGang.enabled=false
+unset NATIVE_GANG
+has "beta policies where asked for" 6 '^apiVersion: admissionregistration.k8s.io/v1beta1$' --kube-version 1.35.0 --set policies.betaApi=true --show-only templates/policies-hold.yaml --show-only templates/policies-jobs.yaml
 has "nothing holds Jobs in mode Observe" 0 '^kind: (Mutating|Validating)(AdmissionPolicy|WebhookConfiguration)' --set mode=Observe,crds.install=false,webhook.enabled=true
 has "no policy for older servers" 0 'AdmissionPolicy(Binding)?$' --set policies.enabled=false,webhook.enabled=true,webhook.jobs=true
 has "no disruption budget for one replica" 0 '^kind: PodDisruptionBudget'

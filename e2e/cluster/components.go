@@ -90,6 +90,8 @@ func (c *Cluster) StartManager() error {
 	args := []string{
 		"--kubeconfig=" + c.Kubeconfig, "--service-account-private-key-file=" + c.path("sa.key"),
 		"--root-ca-file=" + c.path("ca.crt"), "--leader-elect=false", "--secure-port=0",
+		// As kubeadm does: each controller under its own name, which the chart's policies know.
+		"--use-service-account-credentials=true",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--concurrent-job-syncs=10", "--concurrent-gc-syncs=10",
 		"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller",

@@ -23,12 +23,12 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* Version of scheduling.k8s.io whose PodGroups are used; empty: none. */}}
+{{/* "on" where PodGroups are used: 1.36 serves them as v1alpha2, 1.37 as v1beta1. */}}
 {{- define "tutti.gang" -}}
 {{- $on := toString .Values.nativeGang.enabled -}}
 {{- if eq $on "true" -}}on
 {{- else if eq $on "auto" -}}
-{{- if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1alpha2" -}}on{{- end -}}
+{{- if or (.Capabilities.APIVersions.Has "scheduling.k8s.io/v1alpha2/PodGroup") (.Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup") -}}on{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -67,6 +67,10 @@ VAR.metadata.?labels['kueue.x-k8s.io/queue-name'].orValue('') != ''
 {{- if and .Values.policies.enabled (ne .Values.mode "Observe") -}}on{{- end -}}
 {{- end }}
 
+{{- define "tutti.mutatingApi" -}}
+admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+
 {{/* matchConstraints of a policy on Jobs: (list $ operations...) */}}
 {{- define "tutti.matchJobs" -}}
 namespaceSelector:
@@ -102,6 +106,9 @@ spec:
 {{- end -}}
 {{- if and (ne .Values.mode "Greenfield") .Values.crds.install -}}
 {{- fail (printf "mode %s uses the CRDs that are there: set crds.install: false" .Values.mode) -}}
+{{- end -}}
+{{- if and (include "tutti.policies" .) (eq (include "tutti.mutatingApi" .) "admissionregistration.k8s.io/v1beta1") (not .Values.policies.betaApi) -}}
+{{- fail "policies.enabled needs MutatingAdmissionPolicy, which this cluster's version doesn't serve by default: set policies.enabled: false, webhook.enabled: true and webhook.jobs: true, or switch the API on and set policies.betaApi: true" -}}
 {{- end -}}
 {{- if and .Values.webhook.jobs (not .Values.webhook.enabled) -}}
 {{- fail "webhook.jobs needs webhook.enabled: true" -}}
