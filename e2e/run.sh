@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the end-to-end tests on a real control plane:
+#
+#   e2e/run.sh [--long] [PATTERN]        PATTERN as for go test -run, e.g. GangChurn
+#
+# TUTTI_BIN        the operator under test (default build/release/tutti)
+# TUTTI_K8S_MINOR  Kubernetes minor (default 1.36)
+# TUTTI_E2E_LOGS   where logs of failed tests are kept (default e2e-logs in the cache)
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export TUTTI_REPO=${TUTTI_REPO:-$(dirname "$here")}
+export TUTTI_CACHE=${TUTTI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tutti}
+export TUTTI_E2E_LOGS=${TUTTI_E2E_LOGS:-$TUTTI_CACHE/e2e-logs}
+# The flags of build.sh: packages that both need are compiled once.
+export CGO_ENABLED=0 GOTOOLCHAIN=local
+
+pattern=.
+timeout=60m
+while (($#)); do
+  case $1 in
+    --long)
+      export TUTTI_E2E_LONG=1
+      timeout=10h
+      ;;
+    -*)
+      echo "run.sh: unknown option $1 (usage: e2e/run.sh [--long] [PATTERN])" >&2
+      exit 2
+      ;;
+    *) pattern=$1 ;;
+  esac
+  shift
+done
+
+TUTTI_CONTROLPLANE=$("$here/tools/build.sh" controlplane)
+TUTTI_KWOK=$("$here/tools/build.sh" kwok)
+TUTTI_HELM=$("$here/tools/build.sh" helm)
+export TUTTI_CONTROLPLANE TUTTI_KWOK TUTTI_HELM
+
+mkdir -p "$TUTTI_E2E_LOGS" "$TUTTI_CACHE/bin"
+log=$TUTTI_E2E_LOGS/run-$(date +%Y%m%d-%H%M%S)-$$.log
+cd "$here"
+echo "Compiling the tests (a minute or two the first time) …"
+begin=$SECONDS
+report=$(mktemp -d)
+trap 'rm -rf "$report"' EXIT
+go build -trimpath -o "$report/report" ./report
+go test -trimpath -run '^$' ./... >/dev/null || true # compile; errors are shown below
+echo "Compiled in $((SECONDS - begin)) s. Running '$pattern':"
+
+# An interrupt goes to go test as well; it stops the clusters, and the report still counts.
+trap : INT
+rc=0
+go test -trimpath -json -count=1 -p 1 -timeout "$timeout" -run "$pattern" ./... | "$report/report" "$log" || rc=1
+if ((rc == 0)); then rm -f "$log"; fi
+exit "$rc"
