@@ -25,9 +25,11 @@ namespace tutti::kube {
 struct WriteOutcome {
   uint64_t token = 0;
   Result<Json> result;   // the object after the last request, or the error of the one that failed
+  std::vector<Json> answers;  // of the requests that succeeded, in order, the last one included
   size_t done = 0;       // requests of the batch that succeeded; the rest was not sent
   int attempts = 0;      // of all requests together
-  // kAlreadyExists after an attempt whose outcome was unknown: it may be our own create.
+  // AlreadyExists, Conflict or NotFound after an attempt whose outcome was unknown: that attempt may
+  // have been carried out.
   bool maybe_ours = false;
 };
 
@@ -49,6 +51,7 @@ struct ExecutorOptions {
   Duration backoff_min = std::chrono::milliseconds(250);
   Duration backoff_max = std::chrono::seconds(15);
   int max_attempts = 12;  // per request; then the error goes to the submitter
+  size_t max_background = 1000;  // queued background batches; more end as kThrottled at once
 };
 
 class Executor {
