@@ -74,7 +74,7 @@ func DefaultTeams() []Team {
 func Default() Config {
 	return Config{
 		Seed: 20170803, Jobs: 200, Teams: DefaultTeams(), GPUs: 320,
-		Window: 40 * time.Second, Load: 1.5,
+		Window: 40 * time.Second, Load: 2,
 		Shortest: 500 * time.Millisecond, Longest: 25 * time.Second,
 	}
 }
