@@ -5,7 +5,6 @@
 // inside metrics.cc. Series of a deleted queue are removed with RemoveQueue/RemoveSeries.
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -109,7 +108,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  using Labels = std::initializer_list<std::string_view>;  // in the table's order
+  using Labels = std::vector<std::string_view>;  // in the table's order
   // A call with the wrong number of labels or on the wrong type is dropped and counted in
   // tutti_bugs_total (and asserts in debug builds).
   void Add(Metric counter, Labels labels = {}, double by = 1);

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/bridge.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+storage::LedgerEvent EventOf(reconciler::HistoryKind kind) {
+  switch (kind) {
+    case reconciler::HistoryKind::kCreated:
+      return storage::LedgerEvent::kCreated;
+    case reconciler::HistoryKind::kPending:
+      return storage::LedgerEvent::kPending;
+    case reconciler::HistoryKind::kQuotaReserved:
+      return storage::LedgerEvent::kQuotaReserved;
+    case reconciler::HistoryKind::kReleased:
+      return storage::LedgerEvent::kReleased;
+    case reconciler::HistoryKind::kLanded:
+      return storage::LedgerEvent::kPodsBound;
+    case reconciler::HistoryKind::kEvicted:
+      return storage::LedgerEvent::kEvicted;
+    case reconciler::HistoryKind::kRequeued:
+      return storage::LedgerEvent::kRequeued;
+    case reconciler::HistoryKind::kFinished:
+      return storage::LedgerEvent::kFinished;
+    case reconciler::HistoryKind::kDeleted:
+      return storage::LedgerEvent::kDeleted;
+  }
+  return storage::LedgerEvent::kCreated;
+}
+
+const MetricInfo* FindMetric(std::string_view name) {
+  static const auto* const kByName = [] {
+    auto* map = new std::map<std::string_view, const MetricInfo*>;
+    for (const MetricInfo& info : MetricTable()) {
+      map->emplace(info.name, &info);
+    }
+    return map;
+  }();
+  const auto it = kByName->find(name);
+  return it != kByName->end() ? it->second : nullptr;
+}
+
+}  // namespace
+
+storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row) {
+  storage::LedgerRow out;
+  out.time = row.time;
+  out.event = EventOf(row.kind);
+  out.workload = row.workload;
+  out.uid = row.workload_uid;
+  out.job = row.job.empty() ? "" : "Job/" + row.job;
+  out.local_queue = row.local_queue;
+  out.cluster_queue = row.cluster_queue;
+  out.pods = row.pods;
+  out.reason = row.reason;
+  out.message = row.message;
+  for (const auto& amount : row.amounts) {
+    out.amounts.push_back({amount.flavor, amount.resource, amount.amount});
+  }
+  return out;
+}
+
+bool Record(const reconciler::MetricSample& sample, Metrics& metrics) {
+  using Op = reconciler::MetricSample::Op;
+  if (sample.op == Op::kRemove) {
+    for (const auto& [label, value] : sample.labels) {
+      if (label == "cluster_queue") {
+        metrics.RemoveClusterQueue(value);
+      }
+    }
+    return true;
+  }
+  const MetricInfo* info = FindMetric(sample.name);
+  if (info == nullptr) {
+    return false;
+  }
+  std::vector<std::string_view> values(info->labels.size());
+  for (size_t i = 0; i < info->labels.size(); ++i) {
+    for (const auto& [label, value] : sample.labels) {
+      if (label == info->labels[i]) {
+        values[i] = value;
+      }
+    }
+  }
+  switch (sample.op) {
+    case Op::kAdd:
+      metrics.Add(info->id, values, sample.value);
+      return true;
+    case Op::kSet:
+      metrics.Set(info->id, values, sample.value);
+      return true;
+    case Op::kObserve:
+      metrics.Observe(info->id, values, sample.value);
+      return true;
+    case Op::kRemove:
+      break;
+  }
+  return true;
+}
+
+GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts) {
+  const auto& served = facts.discovery.podgroup_versions;
+  const auto serves = [&](std::string_view version) {
+    return std::find(served.begin(), served.end(), version) != served.end();
+  };
+  if (!config.native_gang) {
+    return {reconciler::GangApi::kNone, "nativeGang: Off in the configuration"};
+  }
+  if (config.mode == Mode::kTakeover) {
+    return {reconciler::GangApi::kNone, "an alpha API is not used after a takeover"};
+  }
+  if (!serves("v1beta1") && !serves("v1alpha2")) {
+    return {reconciler::GangApi::kNone,
+            "the server does not serve scheduling.k8s.io PodGroups (feature gate GenericWorkload)"};
+  }
+  if (!facts.join_policy) {
+    return {reconciler::GangApi::kNone,
+            "MutatingAdmissionPolicy tutti-pod-joins-group is not installed"};
+  }
+  return {serves("v1beta1") ? reconciler::GangApi::kV1Beta1 : reconciler::GangApi::kV1Alpha2, ""};
+}
+
+reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
+  reconciler::Options options;
+  switch (config.mode) {
+    case Mode::kObserve:
+      options.mode = reconciler::Mode::kObserve;
+      break;
+    case Mode::kTakeover:
+      options.mode = reconciler::Mode::kTakeover;
+      break;
+    case Mode::kGreenfield:
+      options.mode = reconciler::Mode::kGreenfield;
+      break;
+  }
+  switch (config.capacity) {
+    case CapacitySetting::kAuto:
+      options.capacity = reconciler::CapacityChoice::kAuto;
+      break;
+    case CapacitySetting::kRequire:
+      options.capacity = reconciler::CapacityChoice::kRequire;
+      break;
+    case CapacitySetting::kRelease:
+      options.capacity = reconciler::CapacityChoice::kRelease;
+      break;
+    case CapacitySetting::kObserve:
+      options.capacity = reconciler::CapacityChoice::kObserve;
+      break;
+    case CapacitySetting::kOff:
+      options.capacity = reconciler::CapacityChoice::kOff;
+      break;
+  }
+  switch (config.steering) {
+    case Steering::kNone:
+      options.steering = reconciler::Steering::kNone;
+      break;
+    case Steering::kPreferred:
+      options.steering = reconciler::Steering::kPreferred;
+      break;
+    case Steering::kNodeSelector:
+      options.steering = reconciler::Steering::kNodeSelector;
+      break;
+  }
+  options.gang_api = ChooseGangApi(config, facts).api;
+  options.autoscaler_seen = facts.autoscaler;
+  options.own_namespace = config.ns;
+  options.managed_namespaces = config.managed_jobs_namespace_selector;
+  options.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
+  options.landing_timeout = config.landing.timeout;
+  options.backoff_base = config.landing.backoff_base;
+  options.backoff_max = config.landing.backoff_max;
+  options.pending_reason_delay = config.pending_reason_delay;
+  return options;
+}
+
+}  // namespace tutti

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the reconcilers' data to the parts that act on it: history rows to the ledger, samples to the
+// metrics, settings to options. Pure conversions.
+#pragma once
+
+#include "operator/config.h"
+#include "operator/metrics.h"
+#include "kube/client.h"
+#include "reconciler/options.h"
+#include "reconciler/output.h"
+#include "storage/ledger.h"
+
+namespace tutti {
+
+[[nodiscard]] storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row);
+
+// Samples name metrics and labels by text; unknown names are reported as bugs by the caller.
+[[nodiscard]] bool Record(const reconciler::MetricSample& sample, Metrics& metrics);
+
+struct ServerFacts {
+  kube::Discovery discovery;
+  bool join_policy = false;   // the policy that puts labelled pods into their group is installed
+  bool autoscaler = false;    // an autoscaler's API group or status was found
+};
+
+[[nodiscard]] reconciler::Options ToOptions(const Config& config, const ServerFacts& facts);
+// How gangs are handed over on this server, and why not natively if not.
+struct GangChoice {
+  reconciler::GangApi api = reconciler::GangApi::kNone;
+  std::string reason;
+};
+[[nodiscard]] GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts);
+
+}  // namespace tutti

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started) and
+// `tutti version`. Signals are taken by one thread that only asks the manager to stop.
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/names.h"
+#include "operator/backtrace.h"
+#include "operator/config.h"
+#include "operator/logging.h"
+#include "operator/manager.h"
+#include "operator/version.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitFailed = 1;
+
+std::string ReadAll(const char* path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Unique per process: host name and a random UUID from the kernel.
+std::string Identity() {
+  char host[256] = "tutti";
+  if (gethostname(host, sizeof(host) - 1) != 0) {
+    host[0] = '\0';
+  }
+  std::string uuid = ReadAll("/proc/sys/kernel/random/uuid");
+  uuid.erase(uuid.find_last_not_of('\n') + 1);
+  return std::string(host) + "_" + uuid;
+}
+
+struct Flags {
+  std::string config;
+  std::string kubeconfig;
+  std::string feature_gates;
+  std::string log_level = "info";
+};
+
+int RunOperator(const Flags& flags) {
+  const auto level = logging::ParseLevel(flags.log_level);
+  if (!level) {
+    std::fprintf(stderr, "tutti: --zap-log-level: %s\n", level.error().message.c_str());
+    return kExitUsage;
+  }
+  ConfigContext context;
+  context.own_namespace = ReadAll("/var/run/secrets/kubernetes.io/serviceaccount/namespace");
+  context.feature_gates_flag = flags.feature_gates;
+  auto config = LoadConfig(flags.config, context);
+  if (!config) {
+    std::fprintf(stderr, "tutti: %s\n", config.error().message.c_str());
+    return kExitUsage;
+  }
+  logging::Install({.level = *level});
+  InstallCrashHandler();
+  log::Info("tutti", {{"version", VersionString()}});
+  for (const std::string& note : config->notes) {
+    log::Warn("configuration", {{"note", note}});
+  }
+  if (flags.kubeconfig.empty() && access("/var/run/secrets/kubernetes.io/serviceaccount/token",
+                                         R_OK) != 0) {
+    log::Error("no credentials: give --kubeconfig FILE, or run in a pod with a service account", {});
+    return kExitUsage;
+  }
+
+  // Blocked before any thread starts, so that every thread inherits it and only one receives them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  Manager manager({std::move(*config), flags.kubeconfig, Identity()});
+  std::thread waiter([&manager, signals] {
+    int number = 0;
+    sigwait(&signals, &number);
+    manager.Stop();
+  });
+  const Status status = manager.Run();
+  // The manager may have stopped by itself: wake the waiting thread.
+  pthread_kill(waiter.native_handle(), SIGTERM);
+  waiter.join();
+  if (!status) {
+    log::Error("stopped", {{"error", status.error().message}});
+  } else {
+    log::Info("stopped", {});
+  }
+  logging::Shutdown();
+  return status ? 0 : kExitFailed;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Tutti: a batch queue controller for Kubernetes"};
+  app.name("tutti");
+  Flags flags;
+  const auto add_operator_flags = [&flags](CLI::App& command) {
+    command.add_option("--config", flags.config, "Configuration file")->check(CLI::ExistingFile);
+    command.add_option("--kubeconfig", flags.kubeconfig, "Kubeconfig file; default: in cluster")
+        ->check(CLI::ExistingFile);
+    command.add_option("--feature-gates", flags.feature_gates, "Name=true|false,…");
+    command.add_option("--zap-log-level", flags.log_level, "debug, info, warn, error or a number");
+    for (const char* accepted : {"--zap-devel", "--zap-encoder", "--zap-stacktrace-level",
+                                 "--zap-time-encoding"}) {
+      command.add_option_function<std::string>(
+          accepted, [](const std::string&) {}, "Accepted for Kueue's manifests; no effect");
+    }
+  };
+  add_operator_flags(app);
+  CLI::App* run = app.add_subcommand("operator", "Run the controller (default)");
+  add_operator_flags(*run);
+  CLI::App* version = app.add_subcommand("version", "Print the version");
+  app.require_subcommand(0, 1);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : kExitUsage;
+  }
+  if (version->parsed()) {
+    std::printf("tutti %s\n", VersionString().c_str());
+    return 0;
+  }
+  return RunOperator(flags);
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int argc, char** argv) {
+  return tutti::Main(argc, argv);
+}

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/manager.h"
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/batch.h"
+#include "api/core.h"
+#include "api/kueue.h"
+#include "base/log.h"
+#include "base/names.h"
+#include "kube/client.h"
+#include "kube/events.h"
+#include "kube/executor.h"
+#include "kube/kubeconfig.h"
+#include "kube/lease.h"
+#include "kube/loop.h"
+#include "kube/transport.h"
+#include "kube/watcher.h"
+#include "operator/bridge.h"
+#include "operator/guard.h"
+#include "operator/health.h"
+#include "operator/metrics.h"
+#include "reconciler/core.h"
+#include "reconciler/gang.h"
+#include "storage/ledger.h"
+
+namespace tutti {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr Duration kGuardInterval = seconds(30);
+constexpr Duration kRetryInterval = seconds(2);
+constexpr Duration kHousekeeping = seconds(10);
+constexpr Duration kDrainLimit = seconds(10);
+constexpr std::string_view kJoinPolicy = "tutti-pod-joins-group";
+
+std::string_view ModeName(Mode mode) {
+  switch (mode) {
+    case Mode::kObserve:
+      return "Observe";
+    case Mode::kTakeover:
+      return "Takeover";
+    case Mode::kGreenfield:
+      return "Greenfield";
+  }
+  return "Greenfield";
+}
+
+std::string_view EventName(kube::WatchEventType type) {
+  switch (type) {
+    case kube::WatchEventType::kInitialAdd:
+      return "INITIAL";
+    case kube::WatchEventType::kAdded:
+      return "ADDED";
+    case kube::WatchEventType::kModified:
+      return "MODIFIED";
+    case kube::WatchEventType::kDeleted:
+      return "DELETED";
+    case kube::WatchEventType::kSynced:
+      return "SYNCED";
+    case kube::WatchEventType::kRelisted:
+      return "RELISTED";
+  }
+  return "";
+}
+
+}  // namespace
+
+class Manager::Impl {
+ public:
+  explicit Impl(ManagerOptions options) : options_(std::move(options)) {}
+
+  Status Run() {
+    TRY_ASSIGN(const kube::ClusterAccess access, options_.kubeconfig.empty()
+                                                     ? kube::LoadInCluster()
+                                                     : kube::LoadKubeconfig(options_.kubeconfig));
+    if (access.exec.has_value()) {
+      return Fail(ErrorCode::kInvalid,
+                  options_.kubeconfig + ": users[].user.exec: credential plugins are for the command "
+                                        "line; give the operator a token file or a certificate");
+    }
+    kube::TransportOptions transport_options;
+    transport_options.max_connections = options_.config.max_concurrent_writes + 8;
+    TRY_ASSIGN(transport_, kube::MakeCpprestTransport(access, transport_options));
+    client_.emplace(*transport_);
+    ledger_ = storage::Ledger::Open(options_.config.ledger.path,
+                                    {.retention = options_.config.ledger.retention});
+    kube::ExecutorOptions executor_options;
+    executor_options.max_in_flight = options_.config.max_concurrent_writes;
+    executor_.emplace(
+        loop_,
+        [this](const api::WriteRequest& request, std::function<void(Result<Json>)> done) {
+          client_->Do(request, std::move(done));
+        },
+        executor_options);
+    executor_->SetSampleHook([this](const kube::WriteSample& sample) { Sample(sample); });
+    kube::EventOptions event_options;
+    event_options.instance = options_.identity;
+    events_.emplace(event_options, [this](const std::string& key, api::WriteRequest request) {
+      executor_->Submit(key, {std::move(request)}, 0, {}, kube::WritePriority::kBackground);
+    });
+    metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
+    TRY_ASSIGN(health_, HealthServer::Start(
+                            options_.config, metrics_, [this] { return ready_.load(); }));
+    log::Info("starting", {{"mode", ModeName(options_.config.mode)},
+                           {"namespace", options_.config.ns},
+                           {"server", access.server},
+                           {"identity", options_.identity}});
+    loop_.Post([this] { Discover(); });
+    loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
+    loop_.Run();
+    health_.reset();
+    watches_.clear();
+    transport_->Close();
+    ledger_.reset();
+    return std::move(exit_);
+  }
+
+  void Stop() {
+    loop_.Post([this] { Shutdown({}); });
+  }
+
+ private:
+  // --- start: what can the server do? ---
+
+  void Discover() {
+    client_->Discover([this](Result<kube::Discovery> found) {
+      loop_.Post([this, found = std::move(found)]() mutable { OnDiscovered(std::move(found)); });
+    });
+  }
+
+  void Retry(std::string_view what, const Error& error, void (Impl::*step)()) {
+    log::Warn(what, {{"error", error.message}, {"code", ToString(error.code)}});
+    loop_.PostAt(loop_.Now() + kRetryInterval, [this, step] {
+      if (!stopping_) {
+        (this->*step)();
+      }
+    });
+  }
+
+  void OnDiscovered(Result<kube::Discovery> found) {
+    if (!found) {
+      Retry("can't read what the API server offers", found.error(), &Impl::Discover);
+      return;
+    }
+    facts_.discovery = std::move(*found);
+    const auto& versions = facts_.discovery.kueue_versions;
+    if (std::find(versions.begin(), versions.end(), "v1beta2") == versions.end()) {
+      Retry("CustomResourceDefinitions are missing",
+            Error{ErrorCode::kNotFound,
+                  "kueue.x-k8s.io/v1beta2 is not served: apply crds/ (or install the chart)", 0, {}},
+            &Impl::Discover);
+      return;
+    }
+    // Is the policy installed that puts released pods into their group?
+    if (!facts_.discovery.mutating_admission_policies) {
+      Configure();
+      return;
+    }
+    client_->GetPath("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/" +
+                         std::string(kJoinPolicy),
+                     [this](Result<Json> policy) {
+                       loop_.Post([this, found_it = policy.has_value()] {
+                         facts_.join_policy = found_it;
+                         Configure();
+                       });
+                     });
+  }
+
+  void Configure() {
+    const GangChoice gang = ChooseGangApi(options_.config, facts_);
+    const reconciler::Options options = ToOptions(options_.config, facts_);
+    log::Info("server",
+              {{"version", facts_.discovery.git_version},
+               {"native_gangs", gang.api == reconciler::GangApi::kNone ? "off" : "on"},
+               {"why", gang.reason}});
+    core_.emplace(options);
+    StartWatches(options.gang_api);
+    if (options_.config.leader_election.enabled) {
+      StartElection();
+    } else {
+      leader_ = true;
+      CheckGuard();
+    }
+  }
+
+  template <typename T, typename Handler>
+  void Watch(api::Resource resource, Result<T> (*decode)(const Json&), Handler handler) {
+    ++watches_expected_;
+    kube::WatchOptions watch_options;
+    watch_options.limits.seed = ++watch_seed_;
+    const std::string kind = resource.plural;
+    watches_.push_back(kube::WatchTyped<T>(
+        *client_, loop_, std::move(resource), watch_options, decode,
+        [this, handler, kind](const kube::WatchEvent<T>& event) {
+          metrics_.Add(Metric::kWatchEvents, {kind, EventName(event.type)});
+          if (event.type == kube::WatchEventType::kSynced) {
+            OnWatchSynced(kind);
+          } else if (event.type != kube::WatchEventType::kRelisted) {
+            (*core_.*handler)(event.object, event.type == kube::WatchEventType::kDeleted);
+            ScheduleStep();
+          }
+        }));
+  }
+
+  void StartWatches(reconciler::GangApi gang_api) {
+    using api::Kind;
+    using api::ResourceOf;
+    using reconciler::Core;
+    Watch<api::Namespace>(ResourceOf(Kind::kNamespace), &api::NamespaceFromJson, &Core::OnNamespace);
+    Watch<api::ResourceFlavor>(ResourceOf(Kind::kResourceFlavor), &api::ResourceFlavorFromJson,
+                               &Core::OnFlavor);
+    Watch<api::Cohort>(ResourceOf(Kind::kCohort), &api::CohortFromJson, &Core::OnCohort);
+    Watch<api::ClusterQueue>(ResourceOf(Kind::kClusterQueue), &api::ClusterQueueFromJson,
+                             &Core::OnClusterQueue);
+    Watch<api::LocalQueue>(ResourceOf(Kind::kLocalQueue), &api::LocalQueueFromJson,
+                           &Core::OnLocalQueue);
+    Watch<api::WorkloadPriorityClass>(ResourceOf(Kind::kWorkloadPriorityClass),
+                                      &api::WorkloadPriorityClassFromJson,
+                                      &Core::OnWorkloadPriorityClass);
+    Watch<api::PriorityClass>(ResourceOf(Kind::kPriorityClass), &api::PriorityClassFromJson,
+                              &Core::OnPriorityClass);
+    Watch<api::RuntimeClass>(ResourceOf(Kind::kRuntimeClass), &api::RuntimeClassFromJson,
+                             &Core::OnRuntimeClass);
+    Watch<api::LimitRange>(ResourceOf(Kind::kLimitRange), &api::LimitRangeFromJson,
+                           &Core::OnLimitRange);
+    Watch<api::Node>(ResourceOf(Kind::kNode), &api::NodeFromJson, &Core::OnNode);
+    Watch<api::Workload>(ResourceOf(Kind::kWorkload), &api::WorkloadFromJson, &Core::OnWorkload);
+    Watch<api::Job>(ResourceOf(Kind::kJob), &api::JobFromJson, &Core::OnJob);
+    Watch<api::Pod>(ResourceOf(Kind::kPod), &api::PodFromJson, &Core::OnPod);
+    if (gang_api != reconciler::GangApi::kNone) {
+      Watch<api::PodGroup>(reconciler::PodGroupResource(gang_api), &api::PodGroupFromJson,
+                           &Core::OnPodGroup);
+    }
+    watches_started_ = true;
+    MaybeReady();
+  }
+
+  void OnWatchSynced(const std::string& kind) {
+    ++watches_synced_;
+    log::Debug("cache synced", {{"kind", kind}});
+    MaybeReady();
+  }
+
+  void MaybeReady() {
+    if (ready_ || !watches_started_ || watches_synced_ < watches_expected_) {
+      return;
+    }
+    log::Info("caches synced", {});
+    ready_ = true;
+    core_->OnSynced();
+    ScheduleStep();
+  }
+
+  // --- who may act ---
+
+  void StartElection() {
+    kube::LeaseOptions lease;
+    const auto& election = options_.config.leader_election;
+    lease.key = {election.ns.empty() ? options_.config.ns : election.ns, election.name};
+    lease.identity = options_.identity;
+    lease.lease_duration = election.lease_duration;
+    lease.renew_deadline = election.renew_deadline;
+    lease.retry_period = election.retry_period;
+    lease.seed = std::hash<std::string>{}(options_.identity);
+    elector_.emplace(loop_, *client_, lease,
+                     kube::LeaderElector::Callbacks{
+                         .on_acquired =
+                             [this] {
+                               log::Info("leader", {{"identity", options_.identity}});
+                               leader_ = true;
+                               metrics_.SetRole("leader");
+                               metrics_.Set(Metric::kLeader, 1);
+                               CheckGuard();
+                             },
+                         .on_lost =
+                             [this] {
+                               leader_ = false;
+                               acting_ = false;
+                               executor_->Stop();
+                               if (!stopping_) {
+                                 Exit(Error{ErrorCode::kConflict,
+                                            "the lease was lost: another process may act now", 0, {}});
+                               }
+                             },
+                         .on_new_holder =
+                             [](const std::string& holder) {
+                               log::Info("lease holder", {{"holder", holder}});
+                             }});
+    executor_->SetFence([this](Time) { return elector_->IsLeader(); });
+    elector_->Start();
+  }
+
+  void CheckGuard() {
+    if (stopping_ || !leader_) {
+      return;
+    }
+    client_->GetPath(
+        "/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D" +
+            std::string(names::kLeaseName),
+        [this](Result<Json> leases) {
+          if (!leases) {
+            PostGuard(Fail(leases.error().With("listing Leases")));
+            return;
+          }
+          guard_.leases = std::move(*leases);
+          client_->GetPath(
+              "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+              [this](Result<Json> mutating) {
+                if (!mutating) {
+                  PostGuard(Fail(mutating.error().With("listing webhook configurations")));
+                  return;
+                }
+                guard_.webhook_lists.clear();
+                guard_.webhook_lists.push_back(std::move(*mutating));
+                client_->GetPath(
+                    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+                    [this](Result<Json> validating) {
+                      if (!validating) {
+                        PostGuard(Fail(validating.error().With("listing webhook configurations")));
+                        return;
+                      }
+                      guard_.webhook_lists.push_back(std::move(*validating));
+                      PostGuard({});
+                    });
+              });
+        });
+  }
+
+  void PostGuard(Status status) {
+    loop_.Post([this, status = std::move(status)] { OnGuard(status); });
+  }
+
+  void OnGuard(const Status& status) {
+    if (stopping_ || !leader_) {
+      return;
+    }
+    loop_.PostAt(loop_.Now() + (acting_ ? kGuardInterval : kRetryInterval), [this] { CheckGuard(); });
+    if (!status) {
+      log::Warn("can't look for other controllers", {{"error", status.error().message}});
+      return;
+    }
+    guard_.own_namespace = options_.config.ns;
+    guard_.own_identity = options_.identity;
+    const std::vector<std::string> others = OtherControllers(guard_, loop_.Now());
+    if (others.empty()) {
+      if (!acting_) {
+        acting_ = true;
+        log::Info("acting", {});
+        ScheduleStep();
+      }
+      return;
+    }
+    for (const std::string& other : others) {
+      log::Error("another controller of the same kinds is alive", {{"found", other}});
+    }
+    if (acting_ && options_.config.mode != Mode::kObserve) {
+      Exit(Error{ErrorCode::kConflict, "another controller appeared: " + others.front(), 0, {}});
+    } else if (options_.config.mode == Mode::kObserve && !acting_) {
+      acting_ = true;  // writes nothing, so it may run beside it
+      ScheduleStep();
+    }
+  }
+
+  // --- the loop ---
+
+  void ScheduleStep() {
+    if (step_scheduled_) {
+      return;
+    }
+    step_scheduled_ = true;
+    loop_.Post([this] {
+      step_scheduled_ = false;
+      Step();
+    });
+  }
+
+  void Step() {
+    if (!ready_ || !acting_ || stopping_) {
+      return;
+    }
+    const Time started = loop_.Now();
+    reconciler::Output output = core_->Step(started);
+    Carry(std::move(output));
+    metrics_.Observe(Metric::kLoopTurnSeconds,
+                     std::chrono::duration<double>(loop_.Now() - started).count());
+    if (core_->Busy()) {
+      ScheduleStep();
+      return;
+    }
+    const std::optional<Time> next = core_->NextWake();
+    if (next.has_value() && (!wake_at_.has_value() || *next < *wake_at_)) {
+      wake_at_ = next;
+      loop_.PostAt(*next, [this, at = *next] {
+        if (wake_at_ == at) {
+          wake_at_.reset();
+        }
+        ScheduleStep();
+      });
+    }
+  }
+
+  void Carry(reconciler::Output output) {
+    for (const std::string& bug : output.bugs) {
+      metrics_.Add(Metric::kLogBugs);
+      log::Error("bug", {{"what", bug}});
+    }
+    for (reconciler::HistoryRow& row : output.history) {
+      log::Debug("workload", {{"event", reconciler::ToString(row.kind)},
+                              {"workload", row.workload.ToString()},
+                              {"reason", row.reason},
+                              {"message", row.message}});
+      ledger_->Append(ToLedgerRow(row));
+    }
+    for (const reconciler::MetricSample& sample : output.metrics) {
+      if (!Record(sample, metrics_)) {
+        log::Error("bug", {{"what", "no such metric: " + sample.name}});
+      }
+    }
+    if (options_.config.mode == Mode::kObserve) {
+      return;  // decides, writes nothing
+    }
+    for (reconciler::Effect& effect : output.effects) {
+      executor_->Submit(std::move(effect.order_key), std::move(effect.writes), effect.token,
+                        [this](const kube::WriteOutcome& outcome) { OnOutcome(outcome); });
+    }
+    for (const reconciler::EventRecord& event : output.events) {
+      events_->Record({event.api_version, event.kind, event.object.ns, event.object.name, event.uid, ""},
+                      event.warning ? "Warning" : "Normal", event.reason, event.message,
+                      loop_.Now());
+    }
+  }
+
+  void OnOutcome(const kube::WriteOutcome& outcome) {
+    std::optional<Error> error;
+    if (!outcome.result) {
+      error = outcome.result.error();
+      const bool routine =
+          error->code == ErrorCode::kConflict || error->code == ErrorCode::kCancelled;
+      log::Write(routine ? log::Level::kDebug : log::Level::kWarn, "write failed",
+                 {{"code", ToString(error->code)}, {"error", error->message}});
+    }
+    core_->OnOutcome(outcome.token, outcome.answers, error);
+    ScheduleStep();
+  }
+
+  void Sample(const kube::WriteSample& sample) {
+    std::string resource(sample.resource);
+    if (!sample.subresource.empty()) {
+      resource += "/" + std::string(sample.subresource);
+    }
+    std::string_view verb = "patch";
+    switch (sample.verb) {
+      case api::Verb::kCreate:
+        verb = "create";
+        break;
+      case api::Verb::kApply:
+        verb = "apply";
+        break;
+      case api::Verb::kUpdate:
+        verb = "update";
+        break;
+      case api::Verb::kDelete:
+        verb = "delete";
+        break;
+      case api::Verb::kMergePatch:
+      case api::Verb::kJsonPatch:
+        break;
+    }
+    metrics_.Add(Metric::kApiWrites, {verb, resource, sample.code});
+    metrics_.Observe(Metric::kApiWriteSeconds, {verb},
+                     std::chrono::duration<double>(sample.latency).count());
+  }
+
+  void Housekeeping() {
+    if (stopping_) {
+      return;
+    }
+    loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
+    events_->Flush(loop_.Now());
+    const storage::LedgerStats stats = ledger_->stats();
+    metrics_.Set(Metric::kLedgerQueued, static_cast<double>(stats.queued));
+    metrics_.Add(Metric::kLedgerRows, {}, static_cast<double>(stats.written - ledger_seen_.written));
+    metrics_.Add(Metric::kLedgerDropped, {},
+                 static_cast<double>(stats.dropped - ledger_seen_.dropped));
+    metrics_.Add(Metric::kLedgerErrors, {"open"},
+                 static_cast<double>(stats.open_errors - ledger_seen_.open_errors));
+    metrics_.Add(Metric::kLedgerErrors, {"write"},
+                 static_cast<double>(stats.write_errors - ledger_seen_.write_errors));
+    ledger_seen_ = stats;
+    if (core_.has_value()) {
+      const reconciler::World& world = core_->world();
+      metrics_.Set(Metric::kObjects, {"jobs"}, static_cast<double>(world.jobs.Size()));
+      metrics_.Set(Metric::kObjects, {"pods"}, static_cast<double>(world.pods.Size()));
+      metrics_.Set(Metric::kObjects, {"workloads"}, static_cast<double>(world.workloads.Size()));
+      const std::string problem = core_->SanityCheck();
+      if (!problem.empty()) {
+        metrics_.Add(Metric::kLogBugs);
+        log::Error("bug", {{"what", problem}});
+      }
+    }
+  }
+
+  // --- the end ---
+
+  void Exit(Error error) {
+    log::Error("exiting", {{"error", error.message}});
+    exit_ = Fail(std::move(error));
+    Shutdown({});
+  }
+
+  void Shutdown(std::function<void()> then) {
+    if (stopping_) {
+      return;
+    }
+    stopping_ = true;
+    ready_ = false;
+    log::Info("stopping", {});
+    const auto finish = [this, then = std::move(then)] {
+      if (then) {
+        then();
+      }
+      loop_.Stop();
+    };
+    const auto release = [this, finish] {
+      if (released_) {
+        return;
+      }
+      released_ = true;
+      if (elector_.has_value()) {
+        elector_->Stop(finish);
+      } else {
+        finish();
+      }
+    };
+    // What was decided is finished or dropped as a whole; the next life goes on from the API's state.
+    executor_->DrainAll(release);
+    loop_.PostAt(loop_.Now() + kDrainLimit, release);
+  }
+
+  ManagerOptions options_;
+  kube::ThreadLoop loop_;
+  Metrics metrics_;
+  std::unique_ptr<kube::Transport> transport_;
+  std::optional<kube::Client> client_;
+  std::optional<kube::Executor> executor_;
+  std::optional<kube::EventRecorder> events_;
+  std::optional<kube::LeaderElector> elector_;
+  std::unique_ptr<storage::Ledger> ledger_;
+  storage::LedgerStats ledger_seen_;
+  std::unique_ptr<HealthServer> health_;
+  std::vector<std::unique_ptr<kube::Watch>> watches_;
+  std::optional<reconciler::Core> core_;
+  ServerFacts facts_;
+  GuardInput guard_;
+  uint64_t watch_seed_ = 0;
+  int watches_expected_ = 0;
+  int watches_synced_ = 0;
+  bool watches_started_ = false;
+  std::atomic<bool> ready_ = false;
+  bool leader_ = false;
+  bool acting_ = false;
+  bool stopping_ = false;
+  bool released_ = false;
+  bool step_scheduled_ = false;
+  std::optional<Time> wake_at_;
+  Status exit_;
+};
+
+Manager::Manager(ManagerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Manager::~Manager() = default;
+
+Status Manager::Run() {
+  return impl_->Run();
+}
+
+void Manager::Stop() {
+  impl_->Stop();
+}
+
+}  // namespace tutti
