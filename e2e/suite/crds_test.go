@@ -118,7 +118,7 @@ func (one objectCase) check(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-func TestCRDs(t *testing.T) {
+func TestCRDsAcceptGoodAndRefuseBadObjects(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Options{NoKwok: true})
 	repo, err := cluster.RepoDir()
 	if err != nil {
@@ -166,7 +166,10 @@ func TestCRDs(t *testing.T) {
 					return false, fmt.Errorf("%s has short names %q, want %q", kind, have[kind], names)
 				}
 			}
-			return len(have) == len(want), fmt.Errorf("%d kinds", len(have))
+			if len(have) != len(want) {
+				return false, fmt.Errorf("%d kinds", len(have))
+			}
+			return true, nil
 		})
 	})
 
@@ -236,7 +239,7 @@ func TestCRDs(t *testing.T) {
 			}
 			stored = append(stored, workload)
 		}
-		out, err := kubectl("get", "workloads", "-n", "default", "-o", "name", "--field-selector", "status.admission.clusterQueue=b")
+		out, err := kubectl("get", "workloads.kueue.x-k8s.io", "-n", "default", "-o", "name", "--field-selector", "status.admission.clusterQueue=b")
 		if err != nil || strings.TrimSpace(out) != "workload.kueue.x-k8s.io/of-b" {
 			t.Errorf("%v, got %q", err, out)
 		}
@@ -263,7 +266,7 @@ func TestCRDs(t *testing.T) {
 			if err := store(t.Context(), c, stored); err != nil {
 				t.Fatal(err)
 			}
-			out, err := kubectl("get", kind, "-n", "default", "-o", "wide")
+			out, err := kubectl("get", kind+".kueue.x-k8s.io", "-n", "default", "-o", "wide")
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -317,7 +320,10 @@ func waitForPolicies(t *testing.T, c *cluster.Cluster) {
 			if err == nil {
 				return false, errors.New("accepted")
 			}
-			return strings.Contains(err.Error(), probe.refusal), err
+			if !strings.Contains(err.Error(), probe.refusal) {
+				return false, err
+			}
+			return true, nil
 		})
 	}
 	held := manifest(t, strings.ReplaceAll(probes[5].object, "Bad", "good"))
