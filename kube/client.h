@@ -55,16 +55,22 @@ class Client {
  public:
   explicit Client(Transport& transport) : transport_(transport) {}
 
-  RequestId Get(const api::Resource& resource, const api::ObjectKey& key, JsonCallback done);
+  static constexpr std::chrono::milliseconds kTimeout{30'000};
+  static constexpr std::chrono::milliseconds kListTimeout{60'000};
+
+  RequestId Get(const api::Resource& resource, const api::ObjectKey& key, JsonCallback done,
+                std::chrono::milliseconds timeout = kTimeout);
   // One page. The whole list is fetched by ListAll.
   RequestId List(const api::Resource& resource, const ListOptions& options, JsonCallback done);
   // Every page, `items` concatenated; a position that expires on the way starts over once.
   void ListAll(const api::Resource& resource, ListOptions options, JsonCallback done);
-  RequestId Do(const api::WriteRequest& request, JsonCallback done);
+  RequestId Do(const api::WriteRequest& request, JsonCallback done,
+               std::chrono::milliseconds timeout = kTimeout);
   RequestId Watch(const api::Resource& resource, const WatchRequest& request,
                   StreamCallbacks callbacks);
   // GET of any path, parsed.
-  RequestId GetPath(std::string target, JsonCallback done);
+  RequestId GetPath(std::string target, JsonCallback done,
+                    std::chrono::milliseconds timeout = kTimeout);
   void Discover(std::function<void(Result<Discovery>)> done);
   void Cancel(RequestId id) { transport_.Cancel(id); }
 

@@ -9,6 +9,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,72 +30,101 @@ class FakeApiServer {
     std::string type;  // ADDED, MODIFIED, DELETED
     api::Resource resource;
     api::ObjectKey key;
-    Json object;
+    std::shared_ptr<const Json> object;    // DELETED: the last state, with the new version
+    std::shared_ptr<const Json> previous;  // null for ADDED
   };
 
-  explicit FakeApiServer(Time now = kNoTime);
+  explicit FakeApiServer(Time now = Time{std::chrono::hours(24 * 365 * 56)}) : now_(now) {}
 
   // Time of creationTimestamp and deletionTimestamp.
   void SetNow(Time now) { now_ = now; }
 
-  // `who` is the requester, "" = the controller under test; hooks see it.
+  // `who` is the requester, "" = the controller under test; hooks see it. As on the real server a
+  // create drops `status` (except for nodes), and a write without an effect changes nothing.
   Result<Json> Do(const api::WriteRequest& request, std::string_view who = {});
   [[nodiscard]] Result<Json> Get(const api::Resource& resource, const api::ObjectKey& key) const;
-  // In key order; ns "" = all. Selectors: equality and set-based label selectors.
+  // In key order; ns "" = all.
   [[nodiscard]] std::vector<Json> List(const api::Resource& resource, std::string_view ns = {},
                                        std::string_view label_selector = {}) const;
   [[nodiscard]] int64_t Version() const { return version_; }
 
-  // Shorthands for test set-up: creates from a manifest (apiVersion, kind, metadata.name …).
+  // Shorthands for test set-up, as requester "test". Create keeps `status`, needs metadata.name.
   Result<Json> Create(const api::Resource& resource, Json object);
   Result<Json> MergePatch(const api::Resource& resource, const api::ObjectKey& key, Json patch,
                           std::string_view subresource = {});
   Status Delete(const api::Resource& resource, const api::ObjectKey& key);
+  // Deletes what has owner references and none of these owners left; true when something went.
+  bool CollectGarbage();
 
-  // Events after `version`; kExpired when compacted away.
-  Result<std::vector<Event>> EventsAfter(const api::Resource& resource, int64_t version) const;
+  // Events after `version`; kExpired when some of them are forgotten.
+  [[nodiscard]] Result<std::vector<Event>> EventsAfter(const api::Resource& resource,
+                                                       int64_t version) const;
   void Compact();  // forgets all events: watches from older versions get 410
   // Called after each change, in order.
-  void Subscribe(std::function<void(const Event&)> on_event);
+  void Subscribe(std::function<void(const Event&)> on_event) {
+    subscribers_.push_back(std::move(on_event));
+  }
 
-  // Runs before a request; an error is returned instead of executing it.
-  using BeforeHook = std::function<Status(const api::WriteRequest&, std::string_view who)>;
-  void SetBefore(BeforeHook hook) { before_ = std::move(hook); }
-  // Runs after a request was executed; an error replaces the answer (outcome unknown to the caller).
-  void SetAfter(BeforeHook hook) { after_ = std::move(hook); }
-  // Admission: may change the object that is about to be stored (null old = create), or refuse.
+  // Before a request: an error is returned instead of carrying it out. After: an error replaces the
+  // answer of a request that was carried out (the caller doesn't know the outcome).
+  using Hook = std::function<Status(const api::WriteRequest&, std::string_view who)>;
+  void SetBefore(Hook hook) { before_ = std::move(hook); }
+  void SetAfter(Hook hook) { after_ = std::move(hook); }
+  // Admission: may change the object that is about to be stored (`old_object` null on create), or
+  // refuse. In order of registration.
   using AdmitHook = std::function<Status(const api::WriteRequest&, std::string_view who,
                                          const Json& old_object, Json& object)>;
   void AddAdmission(AdmitHook hook) { admission_.push_back(std::move(hook)); }
 
+  // Carried-out requests: "create jobs", "apply workloads/status" -> number.
   [[nodiscard]] const std::map<std::string, uint64_t>& WriteCounts() const { return counts_; }
 
  private:
-  struct Object;
-  using Collection = std::map<api::ObjectKey, std::shared_ptr<Object>>;
+  // A leaf of an object: member names, and "[type=Ready]" for an element of a keyed list.
+  using Path = std::vector<std::string>;
+  using PathSet = std::set<Path>;
+  struct Object {
+    api::Resource resource;
+    std::shared_ptr<const Json> json;
+    std::map<std::string, PathSet> owners;  // "apply manager subresource" -> what it set
+  };
 
-  Result<Json> Execute(const api::WriteRequest& request, std::string_view who);
-  Result<Json> DoCreate(const api::WriteRequest& request, std::string_view who);
-  Result<Json> DoApply(const api::WriteRequest& request, std::string_view who);
+  Result<Json> Execute(const api::WriteRequest& request, std::string_view who, bool keep_status);
+  Result<Json> DoCreate(const api::WriteRequest& request, std::string_view who, bool keep_status);
   Result<Json> DoChange(const api::WriteRequest& request, std::string_view who);
-  Result<Json> DoDelete(const api::WriteRequest& request, std::string_view who);
-  Result<Json> Store(const api::WriteRequest& request, std::string_view who, Object& object,
-                     Json next);
-  void Emit(const char* type, const api::Resource& resource, const api::ObjectKey& key,
-            const Json& object);
-  [[nodiscard]] const Object* Find(const api::Resource& resource, const api::ObjectKey& key) const;
+  Result<Json> DoDelete(const api::WriteRequest& request);
+  Result<Json> Admit(const api::WriteRequest& request, std::string_view who, const Json& old_object,
+                     Json next) const;
+  Result<Json> Change(const api::WriteRequest& request, std::string_view who, Object& object);
+  void Remove(const api::ObjectKey& key, Object& object);
+  void Emit(const char* type, const Object& object, const api::ObjectKey& key,
+            std::shared_ptr<const Json> previous);
+  [[nodiscard]] Object* Find(const api::Resource& resource, const api::ObjectKey& key);
+
+  // fake_apply.cc
+  static Json Apply(Object& object, const api::WriteRequest& request);
+  static void TakeOwnership(Object& object, const std::string& owner, const Json& before,
+                            const Json& after);
+  static std::string OwnerName(const api::WriteRequest& request);
 
   Time now_;
   int64_t version_ = 1000;
   uint64_t next_uid_ = 1;
-  std::map<std::string, Collection> collections_;  // by group/plural
+  std::map<std::string, std::map<api::ObjectKey, Object>> collections_;  // by plural.group
   std::deque<Event> log_;
-  int64_t compacted_ = 0;
+  int64_t forgotten_ = 0;  // events up to this version are gone
   std::vector<std::function<void(const Event&)>> subscribers_;
-  BeforeHook before_;
-  BeforeHook after_;
+  Hook before_;
+  Hook after_;
   std::vector<AdmitHook> admission_;
-  std::map<std::string, uint64_t> counts_;  // "create jobs", "apply workloads/status"
+  std::map<std::string, uint64_t> counts_;
 };
+
+// RFC 6902: add, remove, replace, test; kInvalid names the operation.
+Status ApplyJsonPatch(Json& target, const Json& patch);
+// "a=b,c!=d,e in (x,y),!f,g"; a malformed selector matches nothing.
+bool MatchesLabelSelector(const Json& object, std::string_view selector);
+// "metadata.name=x,status.phase!=Failed"
+bool MatchesFieldSelector(const Json& object, std::string_view selector);
 
 }  // namespace tutti::kube

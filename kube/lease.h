@@ -66,6 +66,7 @@ class LeaseMachine {
   LeaseOptions options_;
   bool leading_ = false;
   bool releasing_ = false;
+  int release_tries_ = 0;
   Time deadline_ = kNoTime;
   Time request_started_ = kNoTime;
   Json observed_;  // the whole object as last seen; null: none

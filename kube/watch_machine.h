@@ -102,10 +102,10 @@ class WatchMachine {
     uint64_t pass = 0;  // of the list that saw it last
   };
 
-  Next BeginList();
-  Next BeginWatch();
-  Next Backoff(Time now);
-  void Progress();
+  Next BeginList(Time now);
+  Next BeginWatch(Time now);
+  Next Backoff(Time now, const Error* error = nullptr);
+  Next Relist(Time now);
   void Put(WatchItem& item, bool from_list, std::vector<UntypedWatchEvent>& out);
   void Drop(const WatchItem& item, std::vector<UntypedWatchEvent>& out);
   void FinishList(std::vector<UntypedWatchEvent>& out);
@@ -114,11 +114,13 @@ class WatchMachine {
   WatchLimits limits_;
   State state_ = State::kIdle;
   bool relist_ = true;  // the next attempt starts with a list
-  bool streaming_ = false;
+  bool streaming_;        // ask for streaming lists
   bool synced_ = false;
+  Time watch_started_ = kNoTime;
   std::string resource_version_;
   std::map<api::ObjectKey, Known> known_;
   uint64_t pass_ = 0;
+  bool unreadable_ = false;  // this pass met a line that can't be read
   int failures_ = 0;
   uint64_t random_;
   WatchCounters counters_;

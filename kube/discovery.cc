@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks the API server what it can do: the version, the list of groups, then the resources of the
+// three groups that matter. One request after the other; runs once at start.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/names.h"
+#include "kube/client.h"
+
+namespace tutti::kube {
+namespace {
+
+constexpr std::string_view kScheduling = "scheduling.k8s.io";
+constexpr std::string_view kAdmission = "admissionregistration.k8s.io";
+
+struct Search : std::enable_shared_from_this<Search> {
+  Client* client = nullptr;
+  std::function<void(Result<Discovery>)> done;
+  Discovery found;
+  std::vector<std::pair<std::string, std::string>> to_ask;  // group, version; last first
+
+  void Start() {
+    client->GetPath("/version", [self = shared_from_this()](Result<Json> answer) {
+      if (!answer) {
+        self->done(Fail(answer.error().With("/version")));
+        return;
+      }
+      self->found.git_version = (*answer)["gitVersion"].AsString();
+      // "36+" on some distributions
+      self->found.major = std::atoi((*answer)["major"].AsString().c_str());
+      self->found.minor = std::atoi((*answer)["minor"].AsString().c_str());
+      self->AskGroups();
+    });
+  }
+
+  void AskGroups() {
+    client->GetPath("/apis", [self = shared_from_this()](Result<Json> answer) {
+      if (!answer) {
+        self->done(Fail(answer.error().With("/apis")));
+        return;
+      }
+      for (const Json& group : (*answer)["groups"].AsArray()) {
+        const std::string& name = group["name"].AsString();
+        if (name != kScheduling && name != kAdmission && name != names::kKueueGroup) {
+          continue;
+        }
+        for (const Json& version : group["versions"].AsArray()) {
+          self->to_ask.emplace_back(name, version["version"].AsString());
+        }
+      }
+      std::reverse(self->to_ask.begin(), self->to_ask.end());
+      self->AskNext();
+    });
+  }
+
+  void AskNext() {
+    if (to_ask.empty()) {
+      done(std::move(found));
+      return;
+    }
+    const auto [group, version] = to_ask.back();
+    to_ask.pop_back();
+    const std::string target = "/apis/" + group + "/" + version;
+    client->GetPath(target, [self = shared_from_this(), group = group, version = version,
+                             target](Result<Json> answer) {
+      // A version can vanish between the two requests, and a CRD's is served a moment late.
+      if (!answer && answer.error().code != ErrorCode::kNotFound) {
+        self->done(Fail(answer.error().With(target)));
+        return;
+      }
+      if (answer) {
+        self->Take(group, version, (*answer)["resources"]);
+      }
+      self->AskNext();
+    });
+  }
+
+  void Take(const std::string& group, const std::string& version, const Json& resources) {
+    std::vector<std::string> plurals;
+    for (const Json& resource : resources.AsArray()) {
+      const std::string& name = resource["name"].AsString();
+      if (name.find('/') == std::string::npos) {
+        plurals.push_back(name);
+      }
+    }
+    std::sort(plurals.begin(), plurals.end());
+    const auto has = [&](std::string_view name) {
+      return std::find(plurals.begin(), plurals.end(), name) != plurals.end();
+    };
+    if (group == kScheduling && has("podgroups")) {
+      found.podgroup_versions.push_back(version);
+    }
+    if (group == kAdmission && version == "v1") {
+      found.mutating_admission_policies = has("mutatingadmissionpolicies");
+      found.validating_admission_policies = has("validatingadmissionpolicies");
+    }
+    if (group == names::kKueueGroup) {
+      found.kueue_versions.push_back(version);
+      found.kueue_resources[version] = std::move(plurals);
+    }
+  }
+};
+
+}  // namespace
+
+void Client::Discover(std::function<void(Result<Discovery>)> done) {
+  auto search = std::make_shared<Search>();
+  search->client = this;
+  search->done = std::move(done);
+  search->Start();
+}
+
+}  // namespace tutti::kube
