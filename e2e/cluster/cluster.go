@@ -59,6 +59,9 @@ type Cluster struct {
 
 	APIReady, Ready time.Duration // from the call of Start
 
+	// The controller manager and the scheduler act under their usual names, not as administrator.
+	managerKubeconfig, schedulerKubeconfig string
+
 	tools         string
 	gates, apis   string
 	etcdURL       string
@@ -72,8 +75,10 @@ type Cluster struct {
 }
 
 const (
-	adminToken = "tutti-e2e-admin"
-	dirPrefix  = "tutti-e2e-"
+	adminToken     = "tutti-e2e-admin"
+	managerToken   = "tutti-e2e-manager"
+	schedulerToken = "tutti-e2e-scheduler"
+	dirPrefix      = "tutti-e2e-"
 )
 
 // ForTest starts a cluster that is stopped at the end of the test. Its logs are kept, and their
@@ -139,7 +144,9 @@ func (c *Cluster) start(ctx context.Context, begin time.Time) error {
 	if err := c.CA.write(c.Dir); err != nil {
 		return err
 	}
-	tokens := adminToken + `,admin,admin,"system:masters"` + "\n"
+	tokens := adminToken + `,admin,admin,"system:masters"` + "\n" +
+		managerToken + ",system:kube-controller-manager,manager\n" +
+		schedulerToken + ",system:kube-scheduler,scheduler\n"
 	if err := os.WriteFile(c.path("tokens.csv"), []byte(tokens), 0o600); err != nil {
 		return err
 	}
@@ -150,6 +157,12 @@ func (c *Cluster) start(ctx context.Context, begin time.Time) error {
 	}
 	c.URL = fmt.Sprintf("https://127.0.0.1:%d", c.apiPort)
 	if c.Kubeconfig, err = c.WriteKubeconfig("admin", c.URL, adminToken); err != nil {
+		return err
+	}
+	if c.managerKubeconfig, err = c.WriteKubeconfig("manager", c.URL, managerToken); err != nil {
+		return err
+	}
+	if c.schedulerKubeconfig, err = c.WriteKubeconfig("scheduler", c.URL, schedulerToken); err != nil {
 		return err
 	}
 	c.Config = c.TokenConfig(c.URL, adminToken)

@@ -88,7 +88,8 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 // heartbeats for the simulated nodes.
 func (c *Cluster) StartManager() error {
 	args := []string{
-		"--kubeconfig=" + c.Kubeconfig, "--service-account-private-key-file=" + c.path("sa.key"),
+		"--kubeconfig=" + c.managerKubeconfig, "--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + c.path("sa.key"),
 		"--root-ca-file=" + c.path("ca.crt"), "--leader-elect=false", "--secure-port=0",
 		// As kubeadm does: each controller under its own name, which the chart's policies know.
 		"--use-service-account-credentials=true",
@@ -107,10 +108,10 @@ func (c *Cluster) StartManager() error {
 // StartScheduler starts the scheduler (again).
 func (c *Cluster) StartScheduler() error {
 	args := []string{
-		"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--bind-address=127.0.0.1",
+		"--kubeconfig=" + c.schedulerKubeconfig, "--leader-elect=false", "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.schedulerPort),
 		"--tls-cert-file=" + c.path("server.crt"), "--tls-private-key-file=" + c.path("server.key"),
-		"--authentication-kubeconfig=" + c.Kubeconfig, "--authorization-kubeconfig=" + c.Kubeconfig,
+		"--authentication-kubeconfig=" + c.schedulerKubeconfig, "--authorization-kubeconfig=" + c.schedulerKubeconfig,
 		"--authentication-tolerate-lookup-failure=true",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 	}

@@ -103,6 +103,32 @@ func (c *Cluster) InstallTutti(ctx context.Context, values map[string]any) error
 	return c.CheckPolicies(ctx)
 }
 
+// servedArgs tells helm what a chart would learn from the server: which PodGroup API it serves.
+func (c *Cluster) servedArgs() ([]string, error) {
+	groups, err := c.Kube.Discovery().ServerGroups()
+	if err != nil {
+		return nil, err
+	}
+	var args []string
+	for _, group := range groups.Groups {
+		if group.Name != "scheduling.k8s.io" {
+			continue
+		}
+		for _, version := range group.Versions {
+			list, err := c.Kube.Discovery().ServerResourcesForGroupVersion(version.GroupVersion)
+			if err != nil {
+				return nil, err
+			}
+			for _, resource := range list.APIResources {
+				if resource.Name == "podgroups" {
+					args = append(args, "--api-versions", version.GroupVersion+"/"+resource.Kind)
+				}
+			}
+		}
+	}
+	return args, nil
+}
+
 func (c *Cluster) pointToLocalPort(configuration *unstructured.Unstructured) error {
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
 	if err != nil {
@@ -112,6 +138,9 @@ func (c *Cluster) pointToLocalPort(configuration *unstructured.Unstructured) err
 		webhook, ok := item.(map[string]any)
 		if !ok {
 			return fmt.Errorf("%s: a webhook is not an object", configuration.GetName())
+		}
+		if url, found, _ := unstructured.NestedString(webhook, "clientConfig", "url"); found {
+			return fmt.Errorf("%s points to %s: leave webhook.url empty", configuration.GetName(), url)
 		}
 		if err := unstructured.SetNestedField(webhook, int64(c.webhookPort), "clientConfig", "service", "port"); err != nil {
 			return fmt.Errorf("%s: %w", configuration.GetName(), err)

@@ -40,6 +40,8 @@ type Options struct {
 	Namespaces []string            // default: all
 	Device     corev1.ResourceName // what "GPU" means; default nvidia.com/gpu
 	Limits     []Limit
+	// NoNodes: don't watch nodes, for accounts that may not; Capacity is 0 then.
+	NoNodes bool
 	// QueueOf names the queue of a Job; default: <namespace>/<queue label>, "" without the label.
 	QueueOf func(*batchv1.Job) string
 }
@@ -161,7 +163,12 @@ func Start(ctx context.Context, kube kubernetes.Interface, o Options) (*Observer
 		return err
 	}
 	for _, register := range []func() error{
-		func() error { return handle(obs.factory.Core().V1().Nodes().Informer(), obs.onNode) },
+		func() error {
+			if o.NoNodes {
+				return nil
+			}
+			return handle(obs.factory.Core().V1().Nodes().Informer(), obs.onNode)
+		},
 		func() error { return handle(obs.factory.Batch().V1().Jobs().Informer(), obs.onJob) },
 		func() error { return handle(obs.factory.Core().V1().Pods().Informer(), obs.onPod) },
 	} {

@@ -64,9 +64,9 @@ type Config struct {
 // DefaultTeams are two teams that lend to each other and one that stands alone, on 320 GPUs.
 func DefaultTeams() []Team {
 	return []Team{
-		{Name: "vision", Cohort: "research", Quota: 96, Borrowing: 64, Share: 0.40},
-		{Name: "speech", Cohort: "research", Quota: 96, Borrowing: 64, Share: 0.25},
-		{Name: "ranking", Cohort: "product", Quota: 128, Borrowing: 0, Share: 0.35},
+		{Name: "vision", Cohort: "research", Quota: 96, Borrowing: 64, Share: 0.50},
+		{Name: "speech", Cohort: "research", Quota: 96, Borrowing: 64, Share: 0.20},
+		{Name: "ranking", Cohort: "product", Quota: 128, Borrowing: 0, Share: 0.30},
 	}
 }
 
