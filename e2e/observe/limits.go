@@ -97,6 +97,9 @@ func (o *Observer) usage(limit *limitState, name corev1.ResourceName, reading st
 		if reading == "bound" && !pod.bound {
 			continue
 		}
+		if limit.BoundOnly && !pod.bound {
+			continue
+		}
 		if !pod.deleting && limit.covers(pod.queue, pod.selector) {
 			sum.Add(times(pod.requests, name, 1))
 		}

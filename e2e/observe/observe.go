@@ -33,6 +33,9 @@ type Limit struct {
 	Max    corev1.ResourceList
 	// NodeSelector, if set: count only pods that ask for these node labels (a flavor's).
 	NodeSelector map[string]string
+	// BoundOnly: the reading by pods leaves out those that wait for a node, for clusters where nobody
+	// holds jobs back.
+	BoundOnly bool
 }
 
 // Options of an observer.

@@ -169,6 +169,27 @@ func TestTheWorstMomentOverALimitIsKept(t *testing.T) {
 	}
 }
 
+func TestPodsThatWaitForANodeAreLeftOutOnRequest(t *testing.T) {
+	most := corev1.ResourceList{gpu: resource.MustParse("0")}
+	o := newObserver(
+		Limit{Name: "all", Queues: []string{"ns/q"}, Max: most},
+		Limit{Name: "bound", Queues: []string{"ns/q"}, Max: most, BoundOnly: true},
+	)
+	j := makeJob("a", 2, "1", false)
+	o.onJob(j, false)
+	o.onPod(makePod(j, 0, "g", "", corev1.PodPending), false)
+	o.onPod(makePod(j, 1, "g", "n1", corev1.PodRunning), false)
+	used := map[string]int64{}
+	for _, worst := range o.Report().Worst {
+		if worst.Reading == "pods" {
+			used[worst.Limit] = worst.Used.Value()
+		}
+	}
+	if used["all"] != 2 || used["bound"] != 1 {
+		t.Errorf("used: %v, want 2 of all and 1 of bound", used)
+	}
+}
+
 func TestLimitsOfAFlavorCountOnlyItsPods(t *testing.T) {
 	o := newObserver(Limit{
 		Name: "q on spot", Queues: []string{"ns/q"}, NodeSelector: map[string]string{"tier": "spot"},
