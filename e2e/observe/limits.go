@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Usage against limits, in three readings: by Jobs (released and not finished: what a quota promises),
-// by Pods (bound or about to be, not ended, not being deleted: what really runs), and by bound Pods
-// alone (what sits on nodes, where released jobs may wait for a place). Each reading follows one watch
-// stream alone, so that it never mixes moments.
+// Usage against limits, in two readings: by Jobs (released and not finished: what a quota promises)
+// and by Pods (bound or about to be, not ended, not being deleted: what really runs). Each reading
+// follows one watch stream alone, so that it never mixes moments.
 
 package observe
 
@@ -18,7 +17,7 @@ import (
 type Worst struct {
 	Limit    string
 	Resource corev1.ResourceName
-	Reading  string // "jobs", "pods" or "bound"
+	Reading  string // "jobs" or "pods"
 	Used     resource.Quantity
 	Max      resource.Quantity
 	At       time.Time
@@ -72,7 +71,7 @@ func (o *Observer) checkLimits(now time.Time) {
 	for i := range o.limits {
 		limit := &o.limits[i]
 		for name, most := range limit.Max {
-			for _, reading := range []string{"jobs", "pods", "bound"} {
+			for _, reading := range []string{"jobs", "pods"} {
 				used := o.usage(limit, name, reading)
 				key := reading + " " + string(name)
 				if before, found := limit.worst[key]; !found || used.Cmp(before.Used) > 0 {
@@ -94,9 +93,6 @@ func (o *Observer) usage(limit *limitState, name corev1.ResourceName, reading st
 		return sum
 	}
 	for _, pod := range o.active {
-		if reading == "bound" && !pod.bound {
-			continue
-		}
 		if limit.BoundOnly && !pod.bound {
 			continue
 		}
