@@ -96,6 +96,17 @@ SearchResult FirstFit(const FitProblem& problem, const std::vector<size_t>& orde
   return result;
 }
 
+// Kinds, the largest first.
+std::vector<size_t> BySize(const FitProblem& problem) {
+  std::vector<size_t> order(problem.kinds.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<int64_t> share;
+  for (size_t k = 0; k < order.size(); ++k) share.push_back(DominantOf(problem, k).share);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return share[a] > share[b]; });
+  return order;
+}
+
 // --- proofs that it can't be ---------------------------------------------------------------------------
 
 bool SumsTooSmall(const FitProblem& problem) {
@@ -479,14 +490,19 @@ int64_t FitCount(const int64_t* free, const std::vector<int64_t>& request, int64
   return count;
 }
 
-SearchResult Search(const FitProblem& problem) {
-  std::vector<size_t> order(problem.kinds.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::vector<int64_t> share;
-  for (size_t k = 0; k < order.size(); ++k) share.push_back(DominantOf(problem, k).share);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return share[a] > share[b]; });
+SearchResult FirstFitForTest(const FitProblem& problem) {
+  return FirstFit(problem, BySize(problem));
+}
 
-  SearchResult first = FirstFit(problem, order);
+SearchResult TableForTest(const FitProblem& problem) {
+  const SearchResult too_large{SearchEnd::kGaveUp, {}, std::vector<int64_t>(problem.kinds.size(), 0)};
+  return Table(problem).Run().value_or(too_large);
+}
+
+SearchResult BacktrackForTest(const FitProblem& problem) { return Backtrack(problem).Run(); }
+
+SearchResult Search(const FitProblem& problem) {
+  SearchResult first = FirstFit(problem, BySize(problem));
   if (first.end == SearchEnd::kFound) return first;
   if (problem.kinds.size() == 1 || OneKindTooMany(problem) || SumsTooSmall(problem)) {
     first.end = SearchEnd::kImpossible;

@@ -64,4 +64,9 @@ inline constexpr int64_t kBacktrackBudget = 200'000;
 
 [[nodiscard]] SearchResult Search(const FitProblem& problem);
 
+// One stage alone, so that tests can hold each against the truth.
+[[nodiscard]] SearchResult FirstFitForTest(const FitProblem& problem);
+[[nodiscard]] SearchResult TableForTest(const FitProblem& problem);  // kGaveUp: too large
+[[nodiscard]] SearchResult BacktrackForTest(const FitProblem& problem);
+
 }  // namespace tutti::engine

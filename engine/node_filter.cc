@@ -134,7 +134,7 @@ NodeFilter::NodeFilter(const FactPool& pool, const api::PodShape& shape,
   }
   for (const api::NodeSelectorTerm& term : shape.required_affinity) {
     if (term.expressions.empty() && term.fields.empty()) continue;  // matches nothing
-    Term compiled{{}, &term.fields};
+    Term compiled{{}, {{}, term.fields}};
     for (const api::Requirement& requirement : term.expressions) {
       compiled.rules.push_back(
           Rule{&requirement, pool.strings().Find(requirement.key), requirement.Matches({}), {}});
@@ -205,10 +205,7 @@ bool NodeFilter::Holds(const Term& term, const NodeFacts& facts) const {
   for (const Rule& rule : term.rules) {
     if (!Holds(rule, facts)) return false;
   }
-  if (term.fields->empty()) return true;
-  const api::StringMap fields = {{"metadata.name", facts.name}};
-  return std::all_of(term.fields->begin(), term.fields->end(),
-                     [&](const api::Requirement& field) { return field.Matches(fields); });
+  return term.fields.fields.empty() || term.fields.Matches({}, facts.name);
 }
 
 }  // namespace tutti::engine

@@ -96,7 +96,7 @@ class NodeFilter {
   };
   struct Term {
     std::vector<Rule> rules;
-    const std::vector<api::Requirement>* fields;
+    api::NodeSelectorTerm fields;  // without expressions
   };
 
   [[nodiscard]] bool Tolerated(const api::Taint& taint) const;
