@@ -18,6 +18,9 @@ Result<ResourceList> ReadList(const Json& json, std::string_view path) {
     return Fail(Error{ErrorCode::kInvalid, std::string(path) + list.error().message, 0,
                       std::nullopt});
   }
+  for (auto& [resource, quantity] : *list) {
+    quantity = quantity.RoundedUpToMilli();
+  }
   return list;
 }
 

@@ -70,7 +70,8 @@ void MinList(ResourceList& target, const ResourceList& other) {
   }
 }
 
-// Reads what is well formed and appends a message for each entry that is not.
+// Reads what is well formed, rounded as the API server stores it, and appends a message for each entry
+// that is not.
 ResourceList ReadList(const Json& json, const std::string& path, Problems& problems) {
   ResourceList out;
   if (!json.IsNull() && !json.IsObject()) {
@@ -85,7 +86,7 @@ ResourceList ReadList(const Json& json, const std::string& path, Problems& probl
       problems.push_back(path + "[" + resource + "]: \"" + quantity->ToString() +
                          "\" must not be negative");
     } else {
-      out[resource] = std::move(*quantity);
+      out[resource] = quantity->RoundedUpToMilli();
     }
   }
   return out;

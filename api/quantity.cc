@@ -366,6 +366,19 @@ int64_t Quantity::MilliValue() const {
   return Scaled(coefficient_, exponent_, -3);
 }
 
+Quantity Quantity::RoundedUpToMilli() const {
+  if (exponent_ >= -3) {
+    return *this;
+  }
+  Quantity out = *this;
+  out.text_.clear();
+  const Wide divisor = Pow10(-3 - exponent_);
+  const Wide rest = coefficient_ % divisor;
+  out.coefficient_ = coefficient_ / divisor + (rest > 0 ? 1 : (rest < 0 ? -1 : 0));
+  out.exponent_ = -3;
+  return out;
+}
+
 std::string Quantity::ToString() const {
   if (!text_.empty()) {
     return text_;

@@ -30,6 +30,8 @@ class Quantity {
   // Rounded away from zero to whole units; saturates at the ends of int64.
   [[nodiscard]] int64_t Value() const;
   [[nodiscard]] int64_t MilliValue() const;
+  // The API server stores resource lists of pods, nodes and limit ranges like this.
+  [[nodiscard]] Quantity RoundedUpToMilli() const;
   [[nodiscard]] bool IsZero() const { return coefficient_ == 0; }
   [[nodiscard]] int Sign() const { return coefficient_ < 0 ? -1 : (coefficient_ > 0 ? 1 : 0); }
   // The canonical form, as the API server writes a built-in object back: "1500m" for "1.5". Text that
