@@ -25,7 +25,8 @@
 
 namespace tutti::engine {
 
-// Whether a flavor's admissions need a proven place (architecture decision D8).
+// Whether a flavor's admissions need a proven place (architecture decision D8). A flavor for which
+// nothing was set is kRequire. A pod set needs a place if any of its assigned flavors is kRequire.
 enum class CapacityMode {
   kRequire,  // quota and a place for the whole gang
   kRelease,  // quota only; the landing time-out takes back what does not land
@@ -66,6 +67,8 @@ struct AdmitDecision {
   std::vector<PodSetDecision> pod_sets;
   bool borrows = false;
   bool placed = false;   // a place was proven and reserved in Capacity under `id`
+  // What is reserved in Capacity; slot.pod_set is an index into pod_sets. Not empty and `placed` false:
+  // a best guess (kUndecided).
   Placement placement;
   std::string note;      // kObserve, kUndecided: what was not proven
 };
@@ -131,6 +134,10 @@ class Engine {
   virtual void RemoveCohort(const std::string& name) = 0;
   virtual void SetClusterQueue(const api::ClusterQueue& queue) = 0;
   virtual void RemoveClusterQueue(const std::string& name) = 0;
+  // A reason from outside that keeps the ClusterQueue inactive (a missing AdmissionCheck, say); shown by
+  // Health after the engine's own reasons. "" = none. Kept for a ClusterQueue that does not exist yet.
+  virtual void SetQueueProblem(const std::string& cluster_queue, const std::string& reason,
+                               const std::string& message) = 0;
   virtual void SetLocalQueue(const api::LocalQueue& queue) = 0;
   virtual void RemoveLocalQueue(const api::ObjectKey& key) = 0;
   virtual void SetNamespace(const std::string& name, const api::StringMap& labels) = 0;

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// See assigner.h; the rules are in docs/engine.md, "Flavors" and "Places".
+#include "engine/assigner.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "engine/flavor_match.h"
+
+namespace tutti::engine {
+
+namespace {
+
+constexpr int kRankNoFit = 0;
+constexpr int kRankNoCandidates = 1;
+constexpr int kRankNoPlace = 2;
+constexpr int kRankFit = 3;
+
+// One flavor tried for one group of one pod set.
+struct Candidate {
+  int rank = kRankNoFit;
+  int level = 0;
+  size_t index = 0;
+  PendingReason reason = PendingReason::kPendingEvaluation;
+  std::vector<Fact> facts;
+  std::vector<ResourceChoice> choices;
+  std::optional<GangPodSet> gang_pod_set;  // set when a place is needed
+  std::optional<FitResult> fit;            // set when it was asked for
+};
+
+struct Request {
+  ResourceId resource;
+  size_t index = 0;  // in the group
+  Amount amount = 0;
+};
+
+Fact MakeFact(FactKind kind, size_t pod_set, FlavorId flavor, ResourceId resource) {
+  Fact fact;
+  fact.kind = kind;
+  fact.pod_set = pod_set;
+  fact.flavor = flavor;
+  fact.resource = resource;
+  return fact;
+}
+
+class Assigner {
+ public:
+  Assigner(const AssignContext& context, const std::string& gang_id,
+           const std::vector<PodSetSpec>& pod_sets, const std::vector<size_t>& start)
+      : context_(context), pod_sets_(pod_sets), start_(start) {
+    result_.gang.id = gang_id;
+  }
+
+  Assignment Run() {
+    const size_t groups = context_.queue.groups.size();
+    result_.pod_sets.resize(pod_sets_.size());
+    result_.next_flavor.assign(pod_sets_.size() * groups, 0);
+    for (size_t index = 0; index < pod_sets_.size(); ++index) {
+      if (!AssignPodSet(index)) {
+        result_.mode = FitMode::kNoFit;
+        break;
+      }
+    }
+    if (result_.mode == FitMode::kFit) {
+      result_.refusal = Refusal{};
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // False when the pod set can't get flavors at all.
+  bool AssignPodSet(size_t index) {
+    const PodSetSpec& pod_set = pod_sets_[index];
+    const QueueConfig& queue = context_.queue;
+    std::vector<std::vector<Request>> by_group(queue.groups.size());
+    bool covered = true;
+    auto add = [&](ResourceId resource, Amount amount) {
+      const ResourcePosition* position = queue.Find(resource);
+      if (position != nullptr) {
+        by_group[position->group].push_back({resource, position->index, amount});
+      } else if (amount != 0 && resource != context_.pods) {
+        Note(MakeFact(FactKind::kNotCovered, index, FlavorId{}, resource));
+        covered = false;
+      }
+    };
+    for (const auto& [resource, per_pod] : pod_set.per_pod) {
+      add(resource, Amount{per_pod} * pod_set.count);
+    }
+    add(context_.pods, pod_set.count);
+    if (!covered) {
+      return false;
+    }
+    Usage before = result_.usage;
+    bool assigned = true;
+    std::vector<ResourceChoice>& choices = result_.pod_sets[index];
+    for (size_t group = 0; group < by_group.size(); ++group) {
+      if (by_group[group].empty()) {
+        continue;
+      }
+      std::optional<Candidate> best = BestFlavor(index, group, by_group[group], choices);
+      if (!best) {
+        // Pods that don't exist need no flavor.
+        assigned = assigned && pod_set.count == 0;
+        continue;
+      }
+      Take(index, group, std::move(*best), choices);
+    }
+    std::sort(choices.begin(), choices.end(),
+              [](const auto& a, const auto& b) { return a.resource < b.resource; });
+    if (!assigned) {
+      choices.clear();
+      result_.usage = std::move(before);
+    }
+    return assigned;
+  }
+
+  std::optional<Candidate> BestFlavor(size_t index, size_t group,
+                                      const std::vector<Request>& requests,
+                                      const std::vector<ResourceChoice>& chosen) {
+    const GroupConfig& config = context_.queue.groups[group];
+    const size_t slot = index * context_.queue.groups.size() + group;
+    const size_t first = slot < start_.size() ? start_[slot] : 0;
+    std::optional<Candidate> best;
+    std::vector<Fact> facts;
+    std::optional<PendingReason> reason;
+    for (size_t flavor = first; flavor < config.flavors.size(); ++flavor) {
+      Candidate candidate = Try(index, config.flavors[flavor], requests, chosen);
+      candidate.index = flavor;
+      facts.insert(facts.end(), candidate.facts.begin(), candidate.facts.end());
+      if (!reason || Severity(candidate.reason) < Severity(*reason)) {
+        reason = candidate.reason;
+      }
+      if (candidate.rank != kRankNoFit &&
+          (!best || candidate.rank > best->rank ||
+           (candidate.rank == best->rank && candidate.level < best->level))) {
+        best = std::move(candidate);
+        if (best->rank == kRankFit && (best->level == 0 || !context_.queue.borrow_try_next)) {
+          result_.next_flavor[slot] = flavor + 1 < config.flavors.size() ? flavor + 1 : 0;
+          break;
+        }
+      }
+    }
+    if (best && best->rank == kRankFit) {
+      return best;
+    }
+    if (pod_sets_[index].count > 0) {
+      result_.refusal.facts.insert(result_.refusal.facts.end(), facts.begin(), facts.end());
+      Worsen(reason.value_or(PendingReason::kNoMatchingFlavor));
+    }
+    return best;
+  }
+
+  Candidate Try(size_t index, const FlavorQuota& quota, const std::vector<Request>& requests,
+                const std::vector<ResourceChoice>& chosen) {
+    Candidate candidate;
+    const PodSetSpec& pod_set = pod_sets_[index];
+    const FlavorConfig& flavor = context_.flavors[quota.flavor.value];
+    Fact fact = MakeFact(FactKind::kNoFlavor, index, quota.flavor, ResourceId{});
+    bool usable = flavor.exists;
+    if (usable) {
+      if (auto taint = UntoleratedTaint(*pod_set.shape, flavor)) {
+        usable = false;
+        fact.kind = FactKind::kTaint;
+        const api::Taint& found = flavor.taints[*taint];
+        fact.text = found.key + (found.value.empty() ? "" : "=" + found.value) + ":" + found.effect;
+      } else if (!MatchesNodeLabels(*pod_set.shape, flavor)) {
+        usable = false;
+        fact.kind = FactKind::kAffinity;
+      }
+    }
+    if (usable) {
+      TryQuota(index, quota, requests, candidate);
+      if (candidate.rank == kRankFit) {
+        TryPlace(index, quota, chosen, candidate);
+      }
+      return candidate;
+    }
+    candidate.reason = ReasonOf(fact.kind);
+    candidate.facts.push_back(std::move(fact));
+    return candidate;
+  }
+
+  void TryQuota(size_t index, const FlavorQuota& quota, const std::vector<Request>& requests,
+                Candidate& candidate) {
+    candidate.rank = kRankFit;
+    auto fail = [&](Fact fact, int rank) {
+      const PendingReason reason = ReasonOf(fact.kind);
+      if (candidate.facts.empty() || Severity(reason) > Severity(candidate.reason)) {
+        candidate.reason = reason;
+      }
+      candidate.facts.push_back(std::move(fact));
+      candidate.rank = std::min(candidate.rank, rank);
+    };
+    for (const Request& request : requests) {
+      const FlavorResourceId pair = quota.pairs[request.index];
+      const Amount earlier = Assumed(pair);
+      const Amount total = earlier + request.amount;
+      const Amount potential = context_.tree.PotentialAvailable(context_.node, pair);
+      Fact fact = MakeFact(FactKind::kInsufficient, index, quota.flavor, request.resource);
+      // A request at the end of int64 is a saturated one: its real size is unknown.
+      if (total > potential || request.amount >= std::numeric_limits<int64_t>::max()) {
+        fact.kind = FactKind::kExceedsMax;
+        fact.a = earlier;
+        fact.b = request.amount;
+        fact.c = potential;
+        fail(std::move(fact), kRankNoFit);
+        continue;
+      }
+      const QuotaTree::Level level =
+          context_.tree.LowestSubtreeThatFits(context_.node, pair, total);
+      candidate.level = std::max(candidate.level, level.height);
+      candidate.choices.push_back(
+          {request.resource, quota.flavor, pair, static_cast<int64_t>(request.amount)});
+      const Amount available = context_.tree.Available(context_.node, pair);
+      if (total > available) {
+        fact.a = total - available;
+        const bool others_could_give_way = context_.tree.Nominal(context_.node, pair) >= total ||
+                                           level.below_root || context_.queue.borrow_within_cohort;
+        fail(std::move(fact), others_could_give_way ? kRankNoCandidates : kRankNoFit);
+      }
+    }
+  }
+
+  // Asks whether all pod sets so far, with this flavor added to the last one, have a place.
+  void TryPlace(size_t index, const FlavorQuota& quota, const std::vector<ResourceChoice>& chosen,
+                Candidate& candidate) {
+    const PodSetSpec& pod_set = pod_sets_[index];
+    if (pod_set.count == 0 || result_.mode != FitMode::kFit) {
+      return;
+    }
+    std::vector<ResourceChoice> choices = chosen;
+    choices.insert(choices.end(), candidate.choices.begin(), candidate.choices.end());
+    const bool needed = std::any_of(choices.begin(), choices.end(), [&](const auto& choice) {
+      return context_.flavors[choice.flavor.value].mode == CapacityMode::kRequire;
+    });
+    if (!needed) {
+      return;
+    }
+    candidate.gang_pod_set = MakeGangPodSet(pod_set, choices, context_.flavors);
+    Gang gang = result_.gang;
+    const bool same_pod_set =
+        !result_.gang_pod_sets.empty() && result_.gang_pod_sets.back() == index;
+    if (same_pod_set) {
+      const GangPodSet& known = gang.pod_sets.back();
+      if (known.node_selector == candidate.gang_pod_set->node_selector &&
+          known.tolerations == candidate.gang_pod_set->tolerations) {
+        return;  // nothing new to ask
+      }
+      gang.pod_sets.pop_back();
+    }
+    gang.pod_sets.push_back(*candidate.gang_pod_set);
+    candidate.fit = context_.capacity.Check(gang);
+    if (candidate.fit->kind == FitKind::kFits || candidate.fit->kind == FitKind::kUndecided) {
+      return;
+    }
+    const bool never = candidate.fit->kind == FitKind::kNever;
+    Fact fact = MakeFact(never ? FactKind::kNeverFits : FactKind::kNoPlace, index, quota.flavor,
+                         ResourceId{});
+    fact.text = candidate.fit->message;
+    candidate.rank = never ? kRankNoFit : kRankNoPlace;
+    candidate.reason = ReasonOf(fact.kind);
+    candidate.facts.push_back(std::move(fact));
+  }
+
+  void Take(size_t index, size_t group, Candidate best, std::vector<ResourceChoice>& choices) {
+    for (const ResourceChoice& choice : best.choices) {
+      AddUsage(result_.usage, choice.pair, choice.amount);
+      choices.push_back(choice);
+    }
+    result_.borrowing = std::max(result_.borrowing, best.level);
+    if (best.rank != kRankFit) {
+      result_.mode = FitMode::kNoCandidates;
+      result_.next_flavor[index * context_.queue.groups.size() + group] = 0;
+      return;
+    }
+    if (best.gang_pod_set) {
+      if (result_.gang_pod_sets.empty() || result_.gang_pod_sets.back() != index) {
+        result_.gang_pod_sets.push_back(index);
+        result_.gang.pod_sets.emplace_back();
+      }
+      result_.gang.pod_sets.back() = std::move(*best.gang_pod_set);
+    }
+    if (best.fit) {
+      result_.fit = std::move(*best.fit);
+    }
+  }
+
+  [[nodiscard]] Amount Assumed(FlavorResourceId pair) const {
+    for (const auto& [known, amount] : result_.usage) {
+      if (known == pair) {
+        return amount;
+      }
+    }
+    return 0;
+  }
+
+  void Note(Fact fact) {
+    Worsen(ReasonOf(fact.kind));
+    result_.refusal.facts.push_back(std::move(fact));
+  }
+
+  void Worsen(PendingReason reason) {
+    if (Severity(reason) > Severity(result_.refusal.reason)) {
+      result_.refusal.reason = reason;
+    }
+  }
+
+  const AssignContext& context_;
+  const std::vector<PodSetSpec>& pod_sets_;
+  const std::vector<size_t>& start_;
+  Assignment result_;
+};
+
+}  // namespace
+
+void AddUsage(Usage& usage, FlavorResourceId pair, Amount amount) {
+  if (amount == 0) {
+    return;
+  }
+  auto position =
+      std::lower_bound(usage.begin(), usage.end(), pair,
+                       [](const auto& entry, FlavorResourceId key) { return entry.first < key; });
+  if (position != usage.end() && position->first == pair) {
+    position->second += amount;
+  } else {
+    usage.insert(position, {pair, amount});
+  }
+}
+
+GangPodSet MakeGangPodSet(const PodSetSpec& pod_set, const std::vector<ResourceChoice>& choices,
+                          const std::vector<FlavorConfig>& flavors) {
+  GangPodSet out{pod_set.name, pod_set.count, pod_set.shape, {}, {}};
+  std::set<FlavorId> seen;
+  for (const ResourceChoice& choice : choices) {
+    if (!seen.insert(choice.flavor).second) {
+      continue;
+    }
+    const FlavorConfig& flavor = flavors[choice.flavor.value];
+    out.node_selector.insert(flavor.labels.begin(), flavor.labels.end());
+    for (const api::Toleration& toleration : flavor.tolerations) {
+      if (std::find(out.tolerations.begin(), out.tolerations.end(), toleration) ==
+          out.tolerations.end()) {
+        out.tolerations.push_back(toleration);
+      }
+    }
+  }
+  return out;
+}
+
+Assignment Assign(const AssignContext& context, const std::string& gang_id,
+                  const std::vector<PodSetSpec>& pod_sets, const std::vector<size_t>& start) {
+  return Assigner(context, gang_id, pod_sets, start).Run();
+}
+
+}  // namespace tutti::engine

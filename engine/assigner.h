@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flavor assignment: for each pod set and each resource group of the ClusterQueue the first flavor
+// (in listed order) that the pods can use, that has quota and, where the flavor's capacity mode asks
+// for it, a place for the whole gang so far. Pure question: changes nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/core.h"
+#include "engine/capacity.h"
+#include "engine/config.h"
+#include "engine/quota_tree.h"
+#include "engine/refusal.h"
+
+namespace tutti::engine {
+
+// A pod set as deciding needs it.
+struct PodSetSpec {
+  std::string name;
+  int32_t count = 0;
+  std::vector<std::pair<ResourceId, int64_t>> per_pod;  // not negative, without `pods`
+  std::shared_ptr<const api::PodShape> shape;
+};
+
+struct AssignContext {
+  const QuotaTree& tree;
+  NodeId node;
+  const QueueConfig& queue;
+  const std::vector<FlavorConfig>& flavors;  // by FlavorId
+  const Capacity& capacity;
+  ResourceId pods;  // the resource "pods"
+};
+
+enum class FitMode : uint8_t {
+  kNoFit,         // can't be admitted, and preemption could not change that
+  kNoCandidates,  // could be admitted if others gave way; nobody is made to (preemption comes later)
+  kFit,
+};
+
+struct ResourceChoice {
+  ResourceId resource;
+  FlavorId flavor;
+  FlavorResourceId pair;
+  int64_t amount = 0;  // of the whole pod set
+};
+
+using Usage = std::vector<std::pair<FlavorResourceId, Amount>>;  // sorted by pair, no zeros
+
+struct Assignment {
+  FitMode mode = FitMode::kFit;
+  std::vector<std::vector<ResourceChoice>> pod_sets;  // sorted by resource
+  Usage usage;
+  int borrowing = 0;  // height of the subtree that has to help out; 0 = own quota
+  Refusal refusal;    // filled unless kFit
+  // The pod sets that need a proven place, and the answer.
+  Gang gang;
+  std::vector<size_t> gang_pod_sets;  // index of each in pod_sets
+  FitResult fit;
+  // Per pod set and group: the flavor to go on with if this assignment comes to nothing; 0 = all tried.
+  std::vector<size_t> next_flavor;
+};
+
+// `start`: next_flavor of an earlier try, or empty.
+[[nodiscard]] Assignment Assign(const AssignContext& context, const std::string& gang_id,
+                                const std::vector<PodSetSpec>& pod_sets,
+                                const std::vector<size_t>& start);
+
+// The pods of one pod set as the capacity check sees them: node labels and tolerations of all
+// assigned flavors added.
+[[nodiscard]] GangPodSet MakeGangPodSet(const PodSetSpec& pod_set,
+                                        const std::vector<ResourceChoice>& choices,
+                                        const std::vector<FlavorConfig>& flavors);
+
+void AddUsage(Usage& usage, FlavorResourceId pair, Amount amount);
+
+}  // namespace tutti::engine

@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configuration objects and workloads of the engine: what is where. Deciding is in engine_pass.cc.
+#include <algorithm>
+#include <limits>
+
+#include "engine/engine_impl.h"
+
+namespace tutti::engine {
+
+namespace {
+
+void Put(std::string& key, std::string_view text) {
+  const auto size = static_cast<uint32_t>(text.size());
+  key.append(std::to_string(size)).append(":").append(text);
+}
+
+void Put(std::string& key, int64_t number) { key.append(std::to_string(number)).append(","); }
+
+void Put(std::string& key, const api::Requirement& requirement) {
+  Put(key, requirement.key);
+  Put(key, requirement.op);
+  Put(key, static_cast<int64_t>(requirement.values.size()));
+  for (const std::string& value : requirement.values) {
+    Put(key, value);
+  }
+}
+
+void Put(std::string& key, const api::Amounts& amounts) {
+  Put(key, static_cast<int64_t>(amounts.size()));
+  for (const auto& [resource, amount] : amounts) {
+    Put(key, resource);
+    Put(key, amount);
+  }
+}
+
+void Put(std::string& key, const api::PodShape& shape) {
+  Put(key, shape.requests);
+  Put(key, static_cast<int64_t>(shape.node_selector.size()));
+  for (const auto& [label, value] : shape.node_selector) {
+    Put(key, label);
+    Put(key, value);
+  }
+  Put(key, static_cast<int64_t>(shape.required_affinity.size()));
+  for (const api::NodeSelectorTerm& term : shape.required_affinity) {
+    Put(key, static_cast<int64_t>(term.expressions.size()));
+    for (const api::Requirement& requirement : term.expressions) {
+      Put(key, requirement);
+    }
+    Put(key, static_cast<int64_t>(term.fields.size()));
+    for (const api::Requirement& requirement : term.fields) {
+      Put(key, requirement);
+    }
+  }
+  Put(key, static_cast<int64_t>(shape.tolerations.size()));
+  for (const api::Toleration& toleration : shape.tolerations) {
+    Put(key, toleration.key);
+    Put(key, toleration.op);
+    Put(key, toleration.value);
+    Put(key, toleration.effect);
+  }
+  Put(key, static_cast<int64_t>(shape.host_ports.size()));
+  for (const api::HostPort& port : shape.host_ports) {
+    Put(key, port.ip);
+    Put(key, port.protocol);
+    Put(key, port.port);
+  }
+  Put(key, shape.scheduler_name);
+  Put(key, shape.node_name);
+  Put(key, (shape.has_required_affinity ? 1 : 0) + (shape.has_pod_affinity ? 2 : 0) +
+               (shape.has_topology_spread ? 4 : 0) + (shape.has_volumes_claims ? 8 : 0) +
+               (shape.has_resource_claims ? 16 : 0) + (shape.has_scheduling_gates ? 32 : 0));
+}
+
+// Everything about a workload's pods that can influence a decision or its text.
+std::string ClassKey(const WorkloadInput& input) {
+  std::string key;
+  for (const PodSetInput& pod_set : input.pod_sets) {
+    Put(key, pod_set.name);
+    Put(key, pod_set.count);
+    Put(key, pod_set.min_count.value_or(-1));
+    Put(key, pod_set.requests);
+    Put(key, *pod_set.shape);
+  }
+  return key;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeEngine() { return std::make_unique<EngineImpl>(); }
+
+EngineImpl::EngineImpl() : capacity_(MakeCapacity()) {
+  pods_ = tables_.resources.Intern("pods");
+  seen_capacity_version_ = capacity_->Version();
+}
+
+void UsageBook::Add(const Usage& more, bool is_admitted, int sign) {
+  reserving += sign;
+  admitted += is_admitted ? sign : 0;
+  for (const auto& [pair, amount] : more) {
+    Sums& sums = usage[pair];
+    sums.reserved += sign * amount;
+    sums.admitted += is_admitted ? sign * amount : 0;
+    if (sums == Sums{}) {
+      usage.erase(pair);
+    }
+  }
+}
+
+// --- tables ---
+
+QueueId EngineImpl::QueueByName(const std::string& name) {
+  auto [position, added] =
+      queue_ids_.try_emplace(name, QueueId{static_cast<uint32_t>(queues_.size())});
+  if (added) {
+    queues_.emplace_back(&keys_);
+    queues_.back().name = name;
+  }
+  return position->second;
+}
+
+LocalQueueId EngineImpl::LocalByKey(const api::ObjectKey& key) {
+  auto [position, added] = local_queue_ids_.try_emplace(
+      key, LocalQueueId{static_cast<uint32_t>(local_queues_.size())});
+  if (added) {
+    local_queues_.emplace_back();
+    local_queues_.back().key = key;
+  }
+  return position->second;
+}
+
+FlavorConfig& EngineImpl::Flavor(const std::string& name) {
+  const FlavorId id = tables_.flavors.Intern(name);
+  if (flavors_.size() < tables_.flavors.Size()) {
+    flavors_.resize(tables_.flavors.Size());
+  }
+  return flavors_[id.value];
+}
+
+WorkloadId EngineImpl::Find(const std::string& id) const {
+  auto found = workload_ids_.find(id);
+  return found == workload_ids_.end() ? WorkloadId{} : found->second;
+}
+
+WorkloadId EngineImpl::FindOrAdd(const std::string& id) {
+  if (const WorkloadId known = Find(id); known.Valid()) {
+    return known;
+  }
+  WorkloadId added;
+  if (free_.empty()) {
+    added = WorkloadId{static_cast<uint32_t>(workloads_.size())};
+    workloads_.emplace_back();
+    keys_.emplace_back();
+  } else {
+    added = free_.back();
+    free_.pop_back();
+  }
+  workload_ids_.emplace(id, added);
+  return added;
+}
+
+void EngineImpl::Free(WorkloadId id) {
+  workload_ids_.erase(Workload(id).input.id);
+  Workload(id) = WorkloadState{};
+  keys_[id.value] = OrderKey{};
+  free_.push_back(id);
+}
+
+// --- configuration ---
+
+void EngineImpl::SetFlavor(const api::ResourceFlavor& flavor) {
+  FlavorConfig& known = Flavor(flavor.meta.name);
+  FlavorConfig compiled = Compile(flavor);
+  compiled.mode = known.mode;
+  if (compiled != known) {
+    known = std::move(compiled);
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::RemoveFlavor(const std::string& name) {
+  FlavorConfig& known = Flavor(name);
+  if (known.exists) {
+    const CapacityMode mode = known.mode;
+    known = FlavorConfig{};
+    known.mode = mode;
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::SetFlavorCapacityMode(const std::string& flavor, CapacityMode mode) {
+  FlavorConfig& known = Flavor(flavor);
+  if (known.mode != mode) {
+    known.mode = mode;
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::SetCohort(const api::Cohort& cohort) {
+  CohortConfig compiled = Compile(cohort, tables_);
+  auto [known, added] = cohorts_.try_emplace(cohort.meta.name);
+  if (added || known->second != compiled) {
+    known->second = std::move(compiled);
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::RemoveCohort(const std::string& name) {
+  if (cohorts_.erase(name) > 0) {
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::SetClusterQueue(const api::ClusterQueue& queue) {
+  const QueueId id = QueueByName(queue.meta.name);
+  QueueState& known = Queue(id);
+  QueueConfig compiled = Compile(queue, tables_);
+  if (known.exists && known.config == compiled) {
+    return;
+  }
+  const bool resolve = !known.exists || known.config.selector != compiled.selector ||
+                       known.config.strict_fifo != compiled.strict_fifo;
+  known.exists = true;
+  known.config = std::move(compiled);
+  ConfigChanged();
+  if (resolve) {
+    ResolveQueue(id);
+  }
+}
+
+void EngineImpl::RemoveClusterQueue(const std::string& name) {
+  auto found = queue_ids_.find(name);
+  if (found == queue_ids_.end() || !Queue(found->second).exists) {
+    return;
+  }
+  QueueState& queue = Queue(found->second);
+  queue.exists = false;
+  queue.config = QueueConfig{};
+  ConfigChanged();
+  ResolveQueue(found->second);
+}
+
+void EngineImpl::SetQueueProblem(const std::string& cluster_queue, const std::string& reason,
+                                 const std::string& message) {
+  QueueState& queue = Queue(QueueByName(cluster_queue));
+  if (queue.outside_reason != reason || queue.outside_message != message) {
+    queue.outside_reason = reason;
+    queue.outside_message = message;
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::SetLocalQueue(const api::LocalQueue& queue) {
+  LocalQueueState& known = Local(LocalByKey(queue.meta.Key()));
+  const bool stopped = queue.stop_policy != api::StopPolicy::kNone;
+  const QueueId target = QueueByName(queue.cluster_queue);
+  if (known.exists && known.stopped == stopped && known.queue == target) {
+    return;
+  }
+  known.exists = true;
+  known.stopped = stopped;
+  known.queue = target;
+  Resolve(known.pending);
+}
+
+void EngineImpl::RemoveLocalQueue(const api::ObjectKey& key) {
+  auto found = local_queue_ids_.find(key);
+  if (found == local_queue_ids_.end() || !Local(found->second).exists) {
+    return;
+  }
+  LocalQueueState& known = Local(found->second);
+  known.exists = false;
+  known.stopped = false;
+  known.queue = QueueId{};
+  Resolve(known.pending);
+}
+
+void EngineImpl::SetNamespace(const std::string& name, const api::StringMap& labels) {
+  auto [known, added] = namespaces_.try_emplace(name);
+  if (!added && known->second == labels) {
+    return;
+  }
+  known->second = labels;
+  for (auto at = local_queue_ids_.lower_bound({name, ""});
+       at != local_queue_ids_.end() && at->first.ns == name; ++at) {
+    Resolve(Local(at->second).pending);
+  }
+}
+
+void EngineImpl::RemoveNamespace(const std::string& name) {
+  if (namespaces_.contains(name)) {
+    SetNamespace(name, {});
+    namespaces_.erase(name);
+  }
+}
+
+// --- pending workloads ---
+
+WorkloadId EngineImpl::HoldingHead(const QueueState& queue) const {
+  if (!queue.config.strict_fifo || queue.pending->Empty()) {
+    return WorkloadId{};
+  }
+  const WorkloadId first = queue.pending->First();
+  const WorkloadClass& known = queue.pending->Class(queue.pending->ClassOf(first));
+  return !known.ready && !known.hold.empty() ? first : WorkloadId{};
+}
+
+void EngineImpl::Attach(WorkloadId id) {
+  WorkloadState& workload = Workload(id);
+  LocalQueueState& local = Local(workload.local_queue);
+  local.pending.insert(id);
+  ++pending_count_;
+  needs_pass_ = true;
+  workload.queue = QueueId{};
+  workload.place = Place::kUnqueued;
+  if (!local.exists || local.stopped || !Queue(local.queue).exists) {
+    untold_.push_back(id);
+    return;
+  }
+  workload.queue = local.queue;
+  QueueState& queue = Queue(local.queue);
+  queue.untold.push_back(id);
+  static const api::StringMap kNoLabels;
+  auto labels = namespaces_.find(workload.input.ns);
+  if (!workload.input.misconfigured.empty() ||
+      !queue.config.selector.Matches(labels == namespaces_.end() ? kNoLabels : labels->second)) {
+    workload.place = Place::kOutside;
+    queue.outside.insert(id);
+    return;
+  }
+  workload.place = Place::kQueued;
+  const WorkloadId holding = HoldingHead(queue);
+  queue.pending->Add(id, workload.class_key,
+                     queue.pending->HasClass(workload.class_key)
+                         ? nullptr
+                         : std::make_shared<const std::vector<PodSetSpec>>(Specs(workload.input)));
+  if (holding.Valid() && holding != HoldingHead(queue)) {
+    Wake(workload.queue);
+  }
+}
+
+void EngineImpl::Detach(WorkloadId id) {
+  WorkloadState& workload = Workload(id);
+  Local(workload.local_queue).pending.erase(id);
+  --pending_count_;
+  if (workload.place == Place::kOutside) {
+    Queue(workload.queue).outside.erase(id);
+  } else if (workload.place == Place::kQueued) {
+    QueueState& queue = Queue(workload.queue);
+    const WorkloadId holding = HoldingHead(queue);
+    const bool was_first = queue.pending->First() == id;
+    queue.pending->Remove(id);
+    if (holding.Valid() && holding != HoldingHead(queue)) {
+      Wake(workload.queue);
+    }
+    if (was_first && !queue.pending->Empty()) {
+      needs_pass_ = true;  // the next one is at the head now
+      queue.touched = true;
+    }
+  }
+  workload.place = Place::kUnqueued;
+  workload.queue = QueueId{};
+}
+
+void EngineImpl::Resolve(const std::set<WorkloadId>& ids) {
+  const std::vector<WorkloadId> copy(ids.begin(), ids.end());
+  for (const WorkloadId id : copy) {
+    Detach(id);
+    Attach(id);
+  }
+}
+
+void EngineImpl::ResolveQueue(QueueId queue) {
+  for (const auto& [key, id] : local_queue_ids_) {
+    if (Local(id).exists && Local(id).queue == queue) {
+      Resolve(Local(id).pending);
+    }
+  }
+}
+
+std::vector<PodSetSpec> EngineImpl::Specs(const WorkloadInput& input) {
+  std::vector<PodSetSpec> specs;
+  for (const PodSetInput& pod_set : input.pod_sets) {
+    PodSetSpec spec{pod_set.name, std::max(0, pod_set.count), {}, pod_set.shape};
+    for (const auto& [resource, amount] : pod_set.requests) {
+      if (resource != "pods") {
+        spec.per_pod.emplace_back(tables_.resources.Intern(resource),
+                                  std::max<int64_t>(0, amount));
+      }
+    }
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+void EngineImpl::SetPending(const WorkloadInput& input) {
+  const WorkloadId id = FindOrAdd(input.id);
+  WorkloadState& workload = Workload(id);
+  OrderKey key{input.priority, input.queue_time, input.uid, input.id};
+  std::string class_key = ClassKey(input);
+  const LocalQueueId local = LocalByKey({input.ns, input.local_queue});
+  if (workload.phase == Phase::kPending) {
+    if (keys_[id.value] == key && workload.class_key == class_key &&
+        workload.local_queue == local && workload.input.misconfigured == input.misconfigured) {
+      return;
+    }
+    Detach(id);
+  } else if (workload.phase == Phase::kReserved) {
+    ReleaseQuota(id);
+    capacity_->Release(input.id);
+  }
+  if (workload.phase != Phase::kPending) {
+    workload.told = 0;
+    workload.told_text = 0;
+  }
+  workload.phase = Phase::kPending;
+  workload.input = input;
+  workload.class_key = std::move(class_key);
+  workload.local_queue = local;
+  keys_[id.value] = std::move(key);
+  Attach(id);
+}
+
+// --- reserved workloads ---
+
+void EngineImpl::AddToBooks(WorkloadId id, int sign) {
+  const WorkloadState& workload = Workload(id);
+  QueueState& queue = Queue(workload.queue);
+  queue.book.Add(workload.usage, workload.admitted, sign);
+  Local(workload.local_queue).book.Add(workload.usage, workload.admitted, sign);
+  if (config_dirty_ || !queue.exists) {
+    return;  // the tree will be built from the books
+  }
+  for (const auto& [pair, amount] : workload.usage) {
+    if (sign > 0) {
+      tree_.AddUsage(queue.node, pair, amount);
+    } else {
+      tree_.RemoveUsage(queue.node, pair, amount);
+    }
+  }
+}
+
+void EngineImpl::ReleaseQuota(WorkloadId id) {
+  AddToBooks(id, -1);
+  Wake(Workload(id).queue);
+  Workload(id).usage.clear();
+  Workload(id).admitted = false;
+}
+
+bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& admission,
+                             bool admitted, bool plan) {
+  const WorkloadId id = FindOrAdd(input.id);
+  WorkloadState& workload = Workload(id);
+  Usage before;
+  QueueId queue_before;
+  if (workload.phase == Phase::kPending) {
+    Detach(id);
+  } else if (workload.phase == Phase::kReserved) {
+    before = workload.usage;
+    queue_before = workload.queue;
+    AddToBooks(id, -1);
+  }
+  workload.phase = Phase::kReserved;
+  workload.input = input;
+  workload.class_key.clear();
+  workload.local_queue = LocalByKey({input.ns, input.local_queue});
+  workload.queue = QueueByName(admission.cluster_queue);
+  workload.admitted = admitted;
+  workload.told = 0;
+  workload.told_text = 0;
+  keys_[id.value] = OrderKey{input.priority, input.queue_time, input.uid, input.id};
+
+  workload.usage.clear();
+  for (const api::PodSetAssignment& assignment : admission.assignments) {
+    auto pod_set = std::find_if(input.pod_sets.begin(), input.pod_sets.end(),
+                                [&](const auto& known) { return known.name == assignment.name; });
+    for (const auto& [resource, quantity] : assignment.resource_usage) {
+      auto flavor = assignment.flavors.find(resource);
+      if (flavor == assignment.flavors.end()) {
+        continue;
+      }
+      Amount amount = std::max<int64_t>(0, api::ToAmount(resource, quantity));
+      // Pods that were given back (reclaimable) no longer count.
+      const int32_t reserved_count = assignment.count.value_or(0);
+      if (pod_set != input.pod_sets.end() && pod_set->count < reserved_count) {
+        amount = (amount * std::max(0, pod_set->count) + reserved_count - 1) / reserved_count;
+      }
+      Flavor(flavor->second);  // known by name from now on
+      AddUsage(workload.usage,
+               tables_.pairs.Intern(tables_.flavors.Intern(flavor->second),
+                                    tables_.resources.Intern(resource)),
+               amount);
+    }
+  }
+  AddToBooks(id, +1);
+  if (!config_dirty_ && Queue(workload.queue).exists) {
+    for (const auto& [pair, amount] : workload.usage) {
+      ExcuseOverLimit(Queue(workload.queue).node, pair);
+    }
+  }
+  if (queue_before.Valid() && (queue_before != workload.queue || before != workload.usage)) {
+    Wake(queue_before);
+  }
+  return !plan || PlanReserved(id, admission);
+}
+
+bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
+  const WorkloadState& workload = Workload(id);
+  capacity_->Release(workload.input.id);
+  const std::vector<PodSetSpec> specs = Specs(workload.input);
+  Gang required{workload.input.id, {}};
+  for (const PodSetSpec& spec : specs) {
+    auto assignment =
+        std::find_if(admission.assignments.begin(), admission.assignments.end(),
+                     [&](const auto& known) { return known.name == spec.name; });
+    if (assignment == admission.assignments.end()) {
+      continue;
+    }
+    std::vector<ResourceChoice> choices;
+    bool wanted = false;
+    for (const auto& [resource, flavor] : assignment->flavors) {
+      const CapacityMode mode = Flavor(flavor).mode;
+      wanted = wanted || mode == CapacityMode::kRequire;
+      choices.push_back({tables_.resources.Intern(resource), tables_.flavors.Intern(flavor), {}, 0});
+    }
+    PodSetSpec unbound = spec;
+    unbound.count = assignment->count ? std::min(spec.count, *assignment->count) : spec.count;
+    unbound.count -= capacity_->Bound(workload.input.id, spec.name);
+    if (wanted && unbound.count > 0) {
+      required.pod_sets.push_back(MakeGangPodSet(unbound, choices, flavors_));
+    }
+  }
+  if (required.pod_sets.empty()) {
+    return true;
+  }
+  const FitResult fit = capacity_->Check(required);
+  if (fit.kind != FitKind::kFits && fit.kind != FitKind::kUndecided) {
+    return false;
+  }
+  if (!fit.placement.empty()) {
+    capacity_->Reserve(required, fit.placement);
+  }
+  return true;
+}
+
+void EngineImpl::MarkAdmitted(const std::string& id) {
+  const WorkloadId known = Find(id);
+  if (!known.Valid() || Workload(known).phase != Phase::kReserved || Workload(known).admitted) {
+    return;
+  }
+  AddToBooks(known, -1);
+  Workload(known).admitted = true;
+  AddToBooks(known, +1);
+}
+
+void EngineImpl::Remove(const std::string& id) {
+  const WorkloadId known = Find(id);
+  if (!known.Valid()) {
+    return;
+  }
+  if (Workload(known).phase == Phase::kPending) {
+    Detach(known);
+  } else {
+    ReleaseQuota(known);
+    capacity_->Release(id);
+  }
+  Free(known);
+}
+
+}  // namespace tutti::engine

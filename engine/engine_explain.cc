@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a workload waits, and who has to be told. The reason comes from the refusal that the deciding
+// code left behind; nothing is worked out a second time.
+#include <algorithm>
+
+#include "engine/engine_impl.h"
+
+namespace tutti::engine {
+
+namespace {
+
+uint64_t Hash(std::string_view text, uint64_t seed = 1469598103934665603ULL) {
+  for (const char c : text) {
+    seed ^= static_cast<unsigned char>(c);
+    seed *= 1099511628211ULL;
+  }
+  return seed;
+}
+
+bool CanNeverRun(PendingReason reason) {
+  return reason == PendingReason::kNoMatchingFlavor || reason == PendingReason::kExceedsMaxQuota ||
+         reason == PendingReason::kNeverFitsCluster;
+}
+
+}  // namespace
+
+EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const {
+  const WorkloadState& workload = Workload(id);
+  auto plain = [](PendingReason reason, std::string text) {
+    Explanation out{reason, 0, std::move(text)};
+    out.fingerprint = Hash(out.text, static_cast<uint64_t>(reason) + 1);
+    return out;
+  };
+  const LocalQueueState& local = Local(workload.local_queue);
+  if (workload.place == Place::kUnqueued) {
+    if (!local.exists) {
+      return plain(PendingReason::kMisconfigured, "LocalQueue " + local.key.name + " doesn't exist");
+    }
+    if (local.stopped) {
+      return plain(PendingReason::kSuspended, "LocalQueue " + local.key.name + " is inactive");
+    }
+    return plain(PendingReason::kMisconfigured,
+                 "ClusterQueue " + Queue(local.queue).name + " doesn't exist");
+  }
+  const QueueState& queue = Queue(workload.queue);
+  if (!workload.input.misconfigured.empty()) {
+    return plain(PendingReason::kMisconfigured, workload.input.misconfigured);
+  }
+  if (workload.place == Place::kOutside) {
+    return plain(PendingReason::kMisconfigured,
+                 "Workload namespace doesn't match ClusterQueue selector");
+  }
+  if (!queue.health.active) {
+    return plain(PendingReason::kSuspended, "ClusterQueue " + queue.name + " is inactive");
+  }
+  const WorkloadId first = queue.pending->First();
+  if (queue.config.strict_fifo && id != first) {
+    const WorkloadClass& head = queue.pending->Class(queue.pending->ClassOf(first));
+    if (head.tried && CanNeverRun(head.refusal.reason)) {
+      return plain(PendingReason::kBehindHead,
+                   "waits behind " + Key(first).id + " at the head of StrictFIFO ClusterQueue " +
+                       queue.name + ", which can't be admitted as it is (" +
+                       std::string(ToString(head.refusal.reason)) + ")");
+    }
+    return plain(PendingReason::kBehindHead, "waits behind an older or more important workload of "
+                                             "StrictFIFO ClusterQueue " +
+                                                 queue.name);
+  }
+  const WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(id));
+  if (!cls.tried) {
+    return plain(PendingReason::kPendingEvaluation,
+                 "waits for the next look at ClusterQueue " + queue.name);
+  }
+  Explanation out{cls.refusal.reason, cls.refusal.Fingerprint(), ""};
+  if (with_text) {
+    std::vector<std::string> names;
+    for (const PodSetSpec& spec : *cls.pod_sets) {
+      names.push_back(spec.name);
+    }
+    out.text = Text(cls.refusal, names, tables_);
+  }
+  return out;
+}
+
+std::optional<PendingDecision> EngineImpl::WhyPending(const std::string& id) const {
+  EnsureTree();
+  const WorkloadId known = Find(id);
+  if (!known.Valid() || Workload(known).phase != Phase::kPending) {
+    return std::nullopt;
+  }
+  Explanation why = Explain(known, /*with_text=*/true);
+  return PendingDecision{id, why.reason, std::move(why.text)};
+}
+
+void EngineImpl::TellOne(WorkloadId id, bool numbers_too, PassResult& result) {
+  WorkloadState& workload = Workload(id);
+  if (workload.phase != Phase::kPending) {
+    return;  // gone or admitted since it was noted
+  }
+  Explanation why = Explain(id, /*with_text=*/false);
+  if (why.fingerprint == workload.told && !numbers_too) {
+    return;
+  }
+  why = Explain(id, /*with_text=*/true);
+  const uint64_t text = Hash(why.text);
+  if (why.fingerprint == workload.told && text == workload.told_text) {
+    return;
+  }
+  workload.told = why.fingerprint;
+  workload.told_text = text;
+  result.pending.push_back({Key(id).id, why.reason, std::move(why.text)});
+}
+
+void EngineImpl::TellAll(PassResult& result) {
+  for (const auto& [name, id] : queue_ids_) {
+    QueueState& queue = Queue(id);
+    if (queue.touched || queue.tell_all || !queue.untold.empty()) {
+      TellQueue(queue, result);
+    }
+  }
+  auto by_order = [&](WorkloadId a, WorkloadId b) { return Before(Key(a), Key(b)); };
+  std::sort(untold_.begin(), untold_.end(), by_order);
+  for (const WorkloadId id : untold_) {
+    TellOne(id, /*numbers_too=*/false, result);
+  }
+  untold_.clear();
+}
+
+void EngineImpl::TellQueue(QueueState& queue, PassResult& result) {
+  const WorkloadId first = queue.pending->First();
+  std::vector<WorkloadId> listeners = std::move(queue.untold);
+  queue.untold.clear();
+  bool everybody = queue.tell_all;
+  if (queue.config.strict_fifo && queue.pending->Size() > 1) {
+    const WorkloadId last = *queue.pending->order().rbegin();
+    const uint64_t behind = Explain(last, /*with_text=*/false).fingerprint;
+    everybody = everybody || behind != queue.told_behind;
+    queue.told_behind = behind;
+    if (queue.told_head.Valid()) {
+      listeners.push_back(queue.told_head);  // no longer the head, perhaps
+    }
+  }
+  if (everybody) {
+    listeners.assign(queue.pending->order().begin(), queue.pending->order().end());
+    listeners.insert(listeners.end(), queue.outside.begin(), queue.outside.end());
+  } else if (!queue.config.strict_fifo) {
+    for (const ClassId id : queue.changed) {
+      if (queue.pending->HasClass(id)) {
+        const WorkloadSet& members = queue.pending->Class(id).members;
+        listeners.insert(listeners.end(), members.begin(), members.end());
+      }
+    }
+  }
+  std::sort(listeners.begin(), listeners.end(),
+            [&](WorkloadId a, WorkloadId b) { return Before(Key(a), Key(b)); });
+  if (first.Valid()) {
+    // A number that moved is told to the head only.
+    TellOne(first, /*numbers_too=*/true, result);
+  }
+  for (const WorkloadId id : listeners) {
+    TellOne(id, /*numbers_too=*/false, result);
+  }
+  queue.changed.clear();
+  queue.told_head = first;
+  queue.tell_all = false;
+  queue.touched = false;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's state and how its parts hang together. Owned by the loop thread.
+//
+//   names ── config (flavors, queues, cohorts) ── QuotaTree (rebuilt lazily when config changes)
+//                     │
+//   LocalQueue ── QueueState ── PendingQueue (classes of equal workloads, order)
+//                     │              │ RunPass: nominate → order → Stage → commit
+//   WorkloadState ────┴── usage books (queue, LocalQueue) and Capacity reservations
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/assigner.h"
+#include "engine/config.h"
+#include "engine/engine.h"
+#include "engine/ids.h"
+#include "engine/pending_queue.h"
+#include "engine/quota_tree.h"
+#include "engine/stage.h"
+#include "engine/refusal.h"
+
+namespace tutti::engine {
+
+// Sums of what reserved workloads use.
+struct UsageBook {
+  struct Sums {
+    Amount reserved = 0;
+    Amount admitted = 0;
+    bool operator==(const Sums&) const = default;
+  };
+  int32_t reserving = 0;
+  int32_t admitted = 0;
+  std::map<FlavorResourceId, Sums> usage;  // no zero entries
+  bool operator==(const UsageBook&) const = default;
+  void Add(const Usage& more, bool is_admitted, int sign);
+};
+
+struct LocalQueueState {
+  api::ObjectKey key;
+  bool exists = false;
+  bool stopped = false;
+  QueueId queue;  // not valid when the LocalQueue does not exist
+  std::set<WorkloadId> pending;
+  UsageBook book;
+};
+
+struct QueueState {
+  explicit QueueState(const OrderTable* keys)
+      : pending(std::make_unique<PendingQueue>(keys)), outside(ByOrder{keys}) {}
+  std::string name;
+  bool exists = false;
+  QueueConfig config;
+  std::string outside_reason;  // SetQueueProblem
+  std::string outside_message;
+  NodeId node;  // valid when it exists and the tree is fresh
+  QueueHealth health;
+  std::unique_ptr<PendingQueue> pending;
+  WorkloadSet outside;  // pending, but kept out of the order: misconfigured, foreign namespace
+  UsageBook book;
+
+  bool wake = false;      // parked classes are to be tried again
+  bool touched = false;   // tried something in this pass
+  bool tell_all = false;  // compare every workload with what it was told
+  std::vector<WorkloadId> untold;
+  std::vector<ClassId> changed;   // classes with a new refusal
+  uint64_t told_behind = 0;       // fingerprint of what those behind a StrictFIFO head were told
+  WorkloadId told_head;
+};
+
+struct WorkloadState {
+  enum class Phase : uint8_t { kFree, kPending, kReserved };
+  enum class Place : uint8_t { kUnqueued, kOutside, kQueued };
+  Phase phase = Phase::kFree;
+  Place place = Place::kUnqueued;
+  WorkloadInput input;
+  std::string class_key;
+  LocalQueueId local_queue;
+  QueueId queue;
+  uint64_t told = 0;       // fingerprint of the reason told last; 0 = nothing
+  uint64_t told_text = 0;  // hash of the message told last
+  bool admitted = false;
+  Usage usage;
+};
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl();
+
+  void SetFlavor(const api::ResourceFlavor& flavor) override;
+  void RemoveFlavor(const std::string& name) override;
+  void SetFlavorCapacityMode(const std::string& flavor, CapacityMode mode) override;
+  void SetCohort(const api::Cohort& cohort) override;
+  void RemoveCohort(const std::string& name) override;
+  void SetClusterQueue(const api::ClusterQueue& queue) override;
+  void RemoveClusterQueue(const std::string& name) override;
+  void SetQueueProblem(const std::string& cluster_queue, const std::string& reason,
+                       const std::string& message) override;
+  void SetLocalQueue(const api::LocalQueue& queue) override;
+  void RemoveLocalQueue(const api::ObjectKey& key) override;
+  void SetNamespace(const std::string& name, const api::StringMap& labels) override;
+  void RemoveNamespace(const std::string& name) override;
+  [[nodiscard]] Capacity& capacity() override { return *capacity_; }
+  [[nodiscard]] const Capacity& capacity() const override { return *capacity_; }
+  void SetPending(const WorkloadInput& workload) override;
+  bool SetReserved(const WorkloadInput& input, const api::Admission& admission, bool admitted,
+                   bool plan) override;
+  void MarkAdmitted(const std::string& id) override;
+  void Remove(const std::string& id) override;
+  PassResult RunPass(Time now) override;
+  [[nodiscard]] bool NeedsPass() const override;
+  [[nodiscard]] QueueHealth Health(const std::string& cluster_queue) const override;
+  [[nodiscard]] QueueReport Report(const std::string& cluster_queue) const override;
+  [[nodiscard]] QueueReport ReportLocal(const api::ObjectKey& local_queue) const override;
+  [[nodiscard]] std::vector<std::string> PendingOrder(
+      const std::string& cluster_queue) const override;
+  [[nodiscard]] std::optional<PendingDecision> WhyPending(const std::string& id) const override;
+  [[nodiscard]] std::vector<std::string> QueuesUsingFlavor(
+      const std::string& flavor) const override;
+  [[nodiscard]] std::string SanityCheck() const override;
+
+ private:
+  using Phase = WorkloadState::Phase;
+  using Place = WorkloadState::Place;
+
+  // One head of a ClusterQueue in one cycle.
+  struct Entry {
+    QueueId queue;
+    WorkloadId workload;
+    ClassId cls;
+    bool hold_only = false;  // a parked StrictFIFO head that only keeps its quota
+    int level = 0;
+    uint64_t reservations = 0;  // value of reservations_ at nomination
+    Assignment assignment;
+  };
+  struct Explanation {
+    PendingReason reason = PendingReason::kPendingEvaluation;
+    uint64_t fingerprint = 0;
+    std::string text;  // only when asked for
+  };
+
+  // --- tables (engine.cc) ---
+  QueueState& Queue(QueueId id) { return queues_[id.value]; }
+  [[nodiscard]] const QueueState& Queue(QueueId id) const { return queues_[id.value]; }
+  LocalQueueState& Local(LocalQueueId id) { return local_queues_[id.value]; }
+  [[nodiscard]] const LocalQueueState& Local(LocalQueueId id) const {
+    return local_queues_[id.value];
+  }
+  WorkloadState& Workload(WorkloadId id) { return workloads_[id.value]; }
+  [[nodiscard]] const WorkloadState& Workload(WorkloadId id) const { return workloads_[id.value]; }
+  [[nodiscard]] const OrderKey& Key(WorkloadId id) const { return keys_[id.value]; }
+  QueueId QueueByName(const std::string& name);
+  LocalQueueId LocalByKey(const api::ObjectKey& key);
+  FlavorConfig& Flavor(const std::string& name);
+  [[nodiscard]] WorkloadId Find(const std::string& id) const;
+  WorkloadId FindOrAdd(const std::string& id);
+  void Free(WorkloadId id);
+
+  // --- quota tree (engine_tree.cc) ---
+  void ConfigChanged();
+  void EnsureTree() const;  // rebuilds tree_ and health when configuration changed
+  void Rebuild();
+  void JudgeHealth(QueueState& queue, const std::map<std::string, NodeId>& cohorts) const;
+  void Wake(QueueId queue);  // the whole cohort tree of it
+  void ExcuseOverLimit(NodeId node, FlavorResourceId pair);
+
+  // --- workloads (engine.cc) ---
+  void Attach(WorkloadId id);
+  void Detach(WorkloadId id);
+  void Resolve(const std::set<WorkloadId>& ids);
+  void ResolveQueue(QueueId queue);
+  [[nodiscard]] WorkloadId HoldingHead(const QueueState& queue) const;
+  void AddToBooks(WorkloadId id, int sign);
+  void ReleaseQuota(WorkloadId id);
+  bool PlanReserved(WorkloadId id, const api::Admission& admission);
+  [[nodiscard]] std::vector<PodSetSpec> Specs(const WorkloadInput& input);
+
+  // --- the pass (engine_pass.cc) ---
+  std::vector<Entry> Nominate();
+  void NominateHead(Entry& entry);
+  [[nodiscard]] Usage HoldAmounts(const QueueState& queue, const Usage& usage, int level) const;
+  bool Cycle(PassResult& result);
+  bool TryAdmit(Entry& entry, PassResult& result);
+  void Commit(Entry& entry, AdmitDecision decision, PassResult& result);
+  void ParkEntry(Entry& entry, Refusal refusal);
+  [[nodiscard]] AssignContext Context(const QueueState& queue) const;
+
+  // --- explanations (engine_explain.cc) ---
+  [[nodiscard]] Explanation Explain(WorkloadId id, bool with_text) const;
+  void TellAll(PassResult& result);
+  void TellQueue(QueueState& queue, PassResult& result);
+  void TellOne(WorkloadId id, bool numbers_too, PassResult& result);
+
+  Tables tables_;
+  ResourceId pods_;
+  std::vector<FlavorConfig> flavors_;  // by FlavorId
+  std::map<std::string, CohortConfig> cohorts_;
+  std::map<std::string, api::StringMap> namespaces_;
+  std::map<std::string, QueueId> queue_ids_;
+  std::deque<QueueState> queues_;
+  std::map<api::ObjectKey, LocalQueueId> local_queue_ids_;
+  std::deque<LocalQueueState> local_queues_;
+
+  OrderTable keys_;
+  std::deque<WorkloadState> workloads_;
+  std::vector<WorkloadId> free_;
+  std::unordered_map<std::string, WorkloadId> workload_ids_;  // looked up, never iterated
+  std::vector<WorkloadId> untold_;  // pending ones outside of any ClusterQueue
+  size_t pending_count_ = 0;
+
+  bool config_dirty_ = false;
+  QuotaTree tree_;
+  std::map<NodeId, std::vector<QueueId>> queues_of_root_;
+  std::set<std::pair<NodeId, FlavorResourceId>> excused_;  // (root, pair) over limit not by us
+
+  std::unique_ptr<Capacity> capacity_;
+  uint64_t seen_capacity_version_ = 0;
+  uint64_t reservations_ = 0;  // grows with each reservation made by a pass
+  bool needs_pass_ = false;
+};
+
+}  // namespace tutti::engine

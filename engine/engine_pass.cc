@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pass: Kueue's scheduling cycle (one head per active ClusterQueue; nominate, order, process on the
+// changing state) repeated until nothing changes. docs/engine.md, "The pass".
+#include <algorithm>
+#include <tuple>
+
+#include "engine/engine_impl.h"
+
+namespace tutti::engine {
+
+AssignContext EngineImpl::Context(const QueueState& queue) const {
+  return {tree_, queue.node, queue.config, flavors_, *capacity_, pods_};
+}
+
+bool EngineImpl::NeedsPass() const {
+  if (needs_pass_) {
+    return true;
+  }
+  if (capacity_->Version() == seen_capacity_version_) {
+    return false;
+  }
+  return std::any_of(queues_.begin(), queues_.end(), [](const QueueState& queue) {
+    return queue.health.active && queue.pending->HasNodeWaiters();
+  });
+}
+
+PassResult EngineImpl::RunPass(Time /*now*/) {
+  PassResult result;
+  EnsureTree();
+  if (!NeedsPass()) {
+    return result;
+  }
+  const bool nodes_changed = capacity_->Version() != seen_capacity_version_;
+  for (const auto& [name, id] : queue_ids_) {
+    QueueState& queue = Queue(id);
+    if (queue.wake) {
+      queue.wake = false;
+      queue.touched = true;
+      queue.pending->ReadyAll();
+    } else if (nodes_changed && queue.pending->HasNodeWaiters()) {
+      queue.touched = true;
+      queue.pending->ReadyNodeWaiters();
+    }
+  }
+  while (Cycle(result)) {
+  }
+  TellAll(result);
+  needs_pass_ = false;
+  seen_capacity_version_ = capacity_->Version();
+  return result;
+}
+
+// Nominated entries of one cycle, unordered; hold-only ones of parked StrictFIFO heads included.
+std::vector<EngineImpl::Entry> EngineImpl::Nominate() {
+  std::vector<Entry> entries;
+  for (const auto& [name, id] : queue_ids_) {
+    QueueState& queue = Queue(id);
+    if (!queue.health.active || queue.pending->Empty()) {
+      continue;
+    }
+    Entry entry;
+    entry.queue = id;
+    entry.workload = queue.pending->Candidate(queue.config.strict_fifo);
+    if (entry.workload.Valid()) {
+      entry.cls = queue.pending->ClassOf(entry.workload);
+      NominateHead(entry);
+      entries.push_back(std::move(entry));
+    } else if (const WorkloadId holding = HoldingHead(queue); holding.Valid()) {
+      entry.workload = holding;
+      entry.cls = queue.pending->ClassOf(holding);
+      entry.hold_only = true;
+      entry.level = queue.pending->Class(entry.cls).hold_level;
+      entries.push_back(std::move(entry));
+    }
+  }
+  return entries;
+}
+
+void EngineImpl::NominateHead(Entry& entry) {
+  QueueState& queue = Queue(entry.queue);
+  queue.touched = true;
+  WorkloadClass& cls = queue.pending->Class(entry.cls);
+  const AssignContext context = Context(queue);
+  const std::string& id = Key(entry.workload).id;
+  entry.assignment = Assign(context, id, *cls.pod_sets, cls.next_flavor);
+  const bool partial = std::any_of(cls.next_flavor.begin(), cls.next_flavor.end(),
+                                   [](size_t start) { return start > 0; });
+  if (partial && entry.assignment.mode != FitMode::kFit) {
+    // The scan had begun in the middle of the list: look at the flavors before, too.
+    entry.assignment = Assign(context, id, *cls.pod_sets, {});
+  }
+  cls.next_flavor.clear();
+  entry.level = entry.assignment.borrowing;
+  entry.reservations = reservations_;
+}
+
+Usage EngineImpl::HoldAmounts(const QueueState& queue, const Usage& usage, int level) const {
+  Usage hold;
+  if (queue.config.reclaim == api::PreemptionPolicy::kAny) {
+    return hold;  // it can take back what it lent at any time
+  }
+  for (const auto& [pair, amount] : usage) {
+    Amount most = tree_.Nominal(queue.node, pair) - tree_.Usage(queue.node, pair);
+    if (level > 0) {
+      const std::optional<Amount> limit = tree_.BorrowingLimit(queue.node, pair);
+      most = limit ? most + *limit : amount;
+    }
+    AddUsage(hold, pair, std::max<Amount>(0, std::min(amount, most)));
+  }
+  return hold;
+}
+
+void EngineImpl::ParkEntry(Entry& entry, Refusal refusal) {
+  QueueState& queue = Queue(entry.queue);
+  WorkloadClass& cls = queue.pending->Class(entry.cls);
+  cls.tried = true;
+  cls.waits_for_nodes =
+      std::any_of(refusal.facts.begin(), refusal.facts.end(), [](const Fact& fact) {
+        return fact.kind == FactKind::kNoPlace || fact.kind == FactKind::kNeverFits;
+      });
+  cls.hold.clear();
+  cls.hold_level = entry.level;
+  if (!refusal.held_back && entry.assignment.mode == FitMode::kNoCandidates) {
+    cls.hold = entry.assignment.usage;
+  }
+  cls.refusal = std::move(refusal);
+  if (const uint64_t fingerprint = cls.refusal.Fingerprint(); fingerprint != cls.told) {
+    cls.told = fingerprint;
+    queue.changed.push_back(entry.cls);
+  }
+  queue.pending->Park(entry.cls);
+}
+
+// True when something happened, so that another cycle may find more.
+bool EngineImpl::Cycle(PassResult& result) {
+  std::vector<Entry> entries = Nominate();
+  const bool any = std::any_of(entries.begin(), entries.end(),
+                               [](const Entry& entry) { return !entry.hold_only; });
+  if (!any) {
+    return false;
+  }
+  ++result.cycles;
+  std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
+    if (a.level != b.level) {
+      return a.level < b.level;
+    }
+    return Before(Key(a.workload), Key(b.workload));
+  });
+  bool progress = false;
+  std::vector<Entry*> skipped;
+  Stage holds(tree_, *capacity_);  // only for this cycle
+  for (Entry& entry : entries) {
+    const QueueState& queue = Queue(entry.queue);
+    if (entry.hold_only) {
+      const WorkloadClass& cls = queue.pending->Class(entry.cls);
+      for (const auto& [pair, amount] : HoldAmounts(queue, cls.hold, cls.hold_level)) {
+        holds.AddUsage(queue.node, pair, amount);
+      }
+    } else if (entry.assignment.mode == FitMode::kFit) {
+      if (TryAdmit(entry, result)) {
+        progress = true;
+      } else {
+        skipped.push_back(&entry);
+      }
+    } else {
+      progress = true;
+      const Usage hold = entry.assignment.mode == FitMode::kNoCandidates
+                             ? HoldAmounts(queue, entry.assignment.usage, entry.level)
+                             : Usage{};
+      ParkEntry(entry, std::move(entry.assignment.refusal));
+      for (const auto& [pair, amount] : hold) {
+        holds.AddUsage(queue.node, pair, amount);
+      }
+    }
+  }
+  for (Entry* entry : skipped) {
+    if (progress) {
+      // It goes on with the next flavor in the next cycle.
+      Queue(entry->queue).pending->Class(entry->cls).next_flavor =
+          std::move(entry->assignment.next_flavor);
+    } else {
+      // Nothing but the hold of a waiting head stands against it, and that will not move by itself.
+      Refusal refusal;
+      refusal.reason = PendingReason::kWaitingForQuota;
+      refusal.held_back = true;
+      ParkEntry(*entry, std::move(refusal));
+    }
+  }
+  return progress || !skipped.empty();
+}
+
+bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
+  const QueueState& queue = Queue(entry.queue);
+  Assignment& assignment = entry.assignment;
+  for (const auto& [pair, amount] : assignment.usage) {
+    if (amount > tree_.Available(queue.node, pair)) {
+      return false;
+    }
+  }
+  auto has_place = [](const FitResult& fit) {
+    return fit.kind == FitKind::kFits || fit.kind == FitKind::kUndecided;
+  };
+  Stage stage(tree_, *capacity_);
+  for (const auto& [pair, amount] : assignment.usage) {
+    stage.AddUsage(queue.node, pair, amount);
+  }
+  if (!assignment.gang.pod_sets.empty() && entry.reservations != reservations_) {
+    assignment.fit = capacity_->Check(assignment.gang);  // others took places meanwhile
+    if (!has_place(assignment.fit)) {
+      return false;
+    }
+  }
+  AdmitDecision decision;
+  Gang gang = assignment.gang;
+  std::vector<size_t> gang_pod_sets = assignment.gang_pod_sets;
+  FitResult fit = assignment.fit;
+
+  // Pod sets whose flavors only want to be watched: same question, but no veto.
+  const std::vector<PodSetSpec>& specs = *queue.pending->Class(entry.cls).pod_sets;
+  Gang wider{gang.id, {}};
+  std::vector<size_t> wider_pod_sets;
+  for (size_t index = 0; index < specs.size(); ++index) {
+    const std::vector<ResourceChoice>& choices = assignment.pod_sets[index];
+    const bool watched =
+        specs[index].count > 0 &&
+        std::any_of(choices.begin(), choices.end(), [&](const ResourceChoice& choice) {
+          const CapacityMode mode = flavors_[choice.flavor.value].mode;
+          return mode == CapacityMode::kRequire || mode == CapacityMode::kObserve;
+        });
+    if (watched) {
+      wider.pod_sets.push_back(MakeGangPodSet(specs[index], choices, flavors_));
+      wider_pod_sets.push_back(index);
+    }
+  }
+  if (wider.pod_sets.size() > gang.pod_sets.size()) {
+    const FitResult wider_fit = capacity_->Check(wider);
+    if (has_place(wider_fit)) {
+      gang = std::move(wider);
+      gang_pod_sets = std::move(wider_pod_sets);
+      fit = wider_fit;
+    } else {
+      decision.note = "admitted by quota alone, no place for the whole gang was found: " +
+                      wider_fit.message;
+    }
+  }
+  if (!gang.pod_sets.empty() && fit.kind == FitKind::kUndecided) {
+    decision.note = "not proven that all pods have a place: " + fit.message;
+  }
+  if (!gang.pod_sets.empty() && !fit.placement.empty()) {
+    stage.Reserve(gang, fit.placement);
+    ++reservations_;
+    decision.placed = fit.kind == FitKind::kFits;
+    decision.placement = std::move(fit.placement);
+    for (PlacementSlot& slot : decision.placement) {
+      slot.pod_set = gang_pod_sets[slot.pod_set];
+    }
+  }
+  stage.Commit();
+  Commit(entry, std::move(decision), result);
+  return true;
+}
+
+// Quota and places are taken; moves the workload to reserved and writes the decision down.
+void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result) {
+  QueueState& queue = Queue(entry.queue);
+  const std::shared_ptr<const std::vector<PodSetSpec>> specs =
+      queue.pending->Class(entry.cls).pod_sets;
+  decision.id = Key(entry.workload).id;
+  decision.cluster_queue = queue.name;
+  for (size_t index = 0; index < specs->size(); ++index) {
+    PodSetDecision pod_set;
+    pod_set.name = (*specs)[index].name;
+    pod_set.count = (*specs)[index].count;
+    for (const ResourceChoice& choice : entry.assignment.pod_sets[index]) {
+      const std::string& resource = tables_.resources.Name(choice.resource);
+      pod_set.flavors[resource] = tables_.flavors.Name(choice.flavor);
+      pod_set.usage[resource] = choice.amount;
+    }
+    decision.pod_sets.push_back(std::move(pod_set));
+  }
+  WorkloadState& workload = Workload(entry.workload);
+  const QueueId queue_id = workload.queue;
+  Detach(entry.workload);
+  workload.queue = queue_id;
+  workload.phase = Phase::kReserved;
+  workload.class_key.clear();
+  workload.admitted = false;
+  workload.told = 0;
+  workload.told_text = 0;
+  workload.usage = std::move(entry.assignment.usage);
+  queue.book.Add(workload.usage, false, +1);
+  Local(workload.local_queue).book.Add(workload.usage, false, +1);
+  for (const auto& [pair, amount] : workload.usage) {
+    decision.borrows = decision.borrows ||
+                       tree_.Usage(queue.node, pair) > tree_.Nominal(queue.node, pair);
+  }
+  result.admitted.push_back(std::move(decision));
+}
+
+}  // namespace tutti::engine

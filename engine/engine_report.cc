@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports for status and metrics, and the check of the engine's books against a recomputation.
+#include <algorithm>
+#include <iterator>
+
+#include "engine/engine_impl.h"
+
+namespace tutti::engine {
+
+namespace {
+
+std::vector<FlavorUsage> UsageOf(const UsageBook& book, const QueueConfig& config,
+                                 const Tables& tables) {
+  std::vector<FlavorUsage> out;
+  for (const GroupConfig& group : config.groups) {
+    for (const FlavorQuota& flavor : group.flavors) {
+      for (size_t index = 0; index < flavor.pairs.size(); ++index) {
+        FlavorUsage usage;
+        usage.flavor = tables.flavors.Name(flavor.flavor);
+        usage.resource = tables.resources.Name(group.resources[index]);
+        usage.nominal = Saturate(flavor.limits[index].nominal);
+        if (auto sums = book.usage.find(flavor.pairs[index]); sums != book.usage.end()) {
+          usage.reserved = Saturate(sums->second.reserved);
+          usage.admitted = Saturate(sums->second.admitted);
+          // Without a cohort there is nobody to borrow from.
+          usage.borrowed = config.cohort.empty()
+                               ? 0
+                               : Saturate(std::max<Amount>(
+                                     0, sums->second.reserved - flavor.limits[index].nominal));
+        }
+        out.push_back(std::move(usage));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+QueueHealth EngineImpl::Health(const std::string& cluster_queue) const {
+  EnsureTree();
+  auto found = queue_ids_.find(cluster_queue);
+  if (found == queue_ids_.end() || !Queue(found->second).exists) {
+    return {false, "NotFound", "ClusterQueue " + cluster_queue + " doesn't exist"};
+  }
+  return Queue(found->second).health;
+}
+
+QueueReport EngineImpl::Report(const std::string& cluster_queue) const {
+  QueueReport report;
+  auto found = queue_ids_.find(cluster_queue);
+  if (found == queue_ids_.end()) {
+    return report;
+  }
+  const QueueState& queue = Queue(found->second);
+  report.pending = static_cast<int32_t>(queue.pending->Size() + queue.outside.size());
+  report.reserving = queue.book.reserving;
+  report.admitted = queue.book.admitted;
+  report.usage = UsageOf(queue.book, queue.config, tables_);
+  return report;
+}
+
+QueueReport EngineImpl::ReportLocal(const api::ObjectKey& local_queue) const {
+  QueueReport report;
+  auto found = local_queue_ids_.find(local_queue);
+  if (found == local_queue_ids_.end()) {
+    return report;
+  }
+  const LocalQueueState& local = Local(found->second);
+  report.pending = static_cast<int32_t>(local.pending.size());
+  report.reserving = local.book.reserving;
+  report.admitted = local.book.admitted;
+  if (local.exists && Queue(local.queue).exists) {
+    report.usage = UsageOf(local.book, Queue(local.queue).config, tables_);
+    for (FlavorUsage& usage : report.usage) {
+      usage.borrowed = 0;  // only a ClusterQueue borrows
+    }
+  }
+  return report;
+}
+
+std::vector<std::string> EngineImpl::PendingOrder(const std::string& cluster_queue) const {
+  std::vector<std::string> ids;
+  auto found = queue_ids_.find(cluster_queue);
+  if (found == queue_ids_.end()) {
+    return ids;
+  }
+  const QueueState& queue = Queue(found->second);
+  std::vector<WorkloadId> order;
+  std::merge(queue.pending->order().begin(), queue.pending->order().end(), queue.outside.begin(),
+             queue.outside.end(), std::back_inserter(order), queue.outside.key_comp());
+  for (const WorkloadId id : order) {
+    ids.push_back(Key(id).id);
+  }
+  return ids;
+}
+
+std::vector<std::string> EngineImpl::QueuesUsingFlavor(const std::string& flavor) const {
+  std::vector<std::string> names;
+  const FlavorId id = tables_.flavors.Find(flavor);
+  for (const auto& [name, queue_id] : queue_ids_) {
+    const std::vector<GroupConfig>& groups = Queue(queue_id).config.groups;
+    const bool uses = std::any_of(groups.begin(), groups.end(), [&](const GroupConfig& group) {
+      return std::any_of(group.flavors.begin(), group.flavors.end(),
+                         [&](const FlavorQuota& quota) { return quota.flavor == id; });
+    });
+    if (id.Valid() && uses) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::string EngineImpl::SanityCheck() const {
+  EnsureTree();
+  // One state per workload, and the sums of what they use.
+  std::map<QueueId, UsageBook> queue_books;
+  std::map<LocalQueueId, UsageBook> local_books;
+  std::map<QueueId, size_t> queued;
+  size_t pending = 0;
+  for (uint32_t index = 0; index < workloads_.size(); ++index) {
+    const WorkloadId id{index};
+    const WorkloadState& workload = Workload(id);
+    if (workload.phase == Phase::kFree) {
+      continue;
+    }
+    const std::string& name = Key(id).id;
+    if (Find(name) != id) {
+      return "workload " + name + " is not found by its id";
+    }
+    if (workload.phase == Phase::kPending) {
+      ++pending;
+      const bool in_order =
+          workload.place == Place::kQueued &&
+          Queue(workload.queue).pending->ClassOf(id).Valid() &&
+          Queue(workload.queue).pending->order().contains(id);
+      const bool in_outside =
+          workload.place == Place::kOutside && Queue(workload.queue).outside.contains(id);
+      if (workload.place != Place::kUnqueued && !in_order && !in_outside) {
+        return "pending workload " + name + " is in no queue";
+      }
+      if (!Local(workload.local_queue).pending.contains(id)) {
+        return "pending workload " + name + " is missing in its LocalQueue";
+      }
+      if (workload.queue.Valid()) {
+        ++queued[workload.queue];
+      }
+      continue;
+    }
+    if (Local(workload.local_queue).pending.contains(id)) {
+      return "workload " + name + " is pending and reserved";
+    }
+    queue_books[workload.queue].Add(workload.usage, workload.admitted, +1);
+    local_books[workload.local_queue].Add(workload.usage, workload.admitted, +1);
+  }
+  if (pending != pending_count_) {
+    return "count of pending workloads is wrong";
+  }
+  for (const auto& [name, id] : queue_ids_) {
+    const QueueState& queue = Queue(id);
+    if (queue.pending->Size() + queue.outside.size() != queued[id]) {
+      return "ClusterQueue " + name + " holds workloads that are not pending there";
+    }
+    if (std::string wrong = queue.pending->SanityCheck(); !wrong.empty()) {
+      return "ClusterQueue " + name + ": " + wrong;
+    }
+    if (!(queue.book == queue_books[id])) {
+      return "ClusterQueue " + name + ": usage is not the sum of its workloads";
+    }
+  }
+  for (const auto& [key, id] : local_queue_ids_) {
+    if (!(Local(id).book == local_books[id])) {
+      return "LocalQueue " + key.ToString() + ": usage is not the sum of its workloads";
+    }
+  }
+  // Usage of the tree: leaves from the books, parents from their children.
+  std::map<std::pair<NodeId, FlavorResourceId>, Amount> expected;
+  for (const auto& [name, id] : queue_ids_) {
+    if (Queue(id).exists) {
+      for (const auto& [pair, sums] : Queue(id).book.usage) {
+        expected[{Queue(id).node, pair}] = sums.reserved;
+      }
+    }
+  }
+  std::vector<std::pair<int, NodeId>> by_height;
+  for (uint32_t index = 0; index < tree_.Size(); ++index) {
+    by_height.emplace_back(tree_.Height(NodeId{index}), NodeId{index});
+  }
+  std::sort(by_height.begin(), by_height.end());
+  for (const auto& [height, node] : by_height) {
+    for (const FlavorResourceId pair : tree_.Cells(node)) {
+      const std::string what = "quota node " + std::to_string(node.value) + ", " +
+                               tables_.flavors.Name(tables_.pairs.Flavor(pair)) + "/" +
+                               tables_.resources.Name(tables_.pairs.Resource(pair)) + ": ";
+      const Amount usage = expected[{node, pair}];
+      if (tree_.Usage(node, pair) != usage) {
+        return what + "usage is not the sum of what is below";
+      }
+      if (usage < 0) {
+        return what + "usage is negative";
+      }
+      if (tree_.RawAvailable(node, pair) < 0 && !excused_.contains({tree_.Root(node), pair})) {
+        return what + "more is used than the limits allow";
+      }
+      if (tree_.HasParent(node)) {
+        expected[{tree_.Parent(node), pair}] +=
+            std::max<Amount>(0, usage - tree_.LocalQuota(node, pair));
+      }
+    }
+  }
+  return capacity_->SanityCheck();
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The waiting workloads of one ClusterQueue. Order: higher priority, older queue time, uid, id.
+// Equal workloads (same pod sets) form a class: what one of them was told in a state is true for all,
+// so a class is tried once and then parked until something relevant changes. Everything here is
+// O(log n) except where said.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/time.h"
+#include "engine/assigner.h"
+#include "engine/ids.h"
+#include "engine/refusal.h"
+
+namespace tutti::engine {
+
+struct OrderKey {
+  int64_t priority = 0;
+  Time queue_time = kNoTime;
+  std::string uid;
+  std::string id;
+  bool operator==(const OrderKey&) const = default;
+};
+[[nodiscard]] bool Before(const OrderKey& a, const OrderKey& b);
+
+// By WorkloadId; entries are stable while the workload is in a set.
+using OrderTable = std::deque<OrderKey>;
+
+struct ByOrder {
+  const OrderTable* keys;
+  bool operator()(WorkloadId a, WorkloadId b) const {
+    return Before((*keys)[a.value], (*keys)[b.value]);
+  }
+};
+using WorkloadSet = std::set<WorkloadId, ByOrder>;
+
+struct WorkloadClass {
+  explicit WorkloadClass(const OrderTable* keys) : members(ByOrder{keys}) {}
+  std::string key;
+  std::shared_ptr<const std::vector<PodSetSpec>> pod_sets;
+  WorkloadSet members;
+  bool ready = true;  // to be tried
+  bool tried = false;
+  Refusal refusal;              // of the last try
+  bool waits_for_nodes = false; // the refusal may change when nodes or pods do
+  Usage hold;                   // quota that a parked StrictFIFO head keeps others from borrowing
+  int hold_level = 0;
+  std::vector<size_t> next_flavor;  // where to go on within the running pass
+  uint64_t told = 0;                // fingerprint that all members have been told
+};
+
+class PendingQueue {
+ public:
+  explicit PendingQueue(const OrderTable* keys)
+      : keys_(keys), order_(ByOrder{keys}), ready_(ByFirst{this}) {}
+  PendingQueue(const PendingQueue&) = delete;
+  PendingQueue& operator=(const PendingQueue&) = delete;
+
+  [[nodiscard]] bool HasClass(const std::string& key) const { return by_key_.contains(key); }
+  // `key` identifies the class; `pod_sets` is needed only when it is new.
+  void Add(WorkloadId workload, const std::string& key,
+           const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets);
+  void Remove(WorkloadId workload);
+
+  [[nodiscard]] bool Empty() const { return order_.empty(); }
+  [[nodiscard]] size_t Size() const { return order_.size(); }
+  [[nodiscard]] const WorkloadSet& order() const { return order_; }
+  // Not valid when empty.
+  [[nodiscard]] WorkloadId First() const;
+  // The workload to try next. StrictFIFO: only the very first one; nothing while it is parked.
+  [[nodiscard]] WorkloadId Candidate(bool strict) const;
+
+  [[nodiscard]] ClassId ClassOf(WorkloadId workload) const;
+  [[nodiscard]] bool HasClass(ClassId id) const { return classes_.contains(id.value); }
+  [[nodiscard]] WorkloadClass& Class(ClassId id) { return *classes_.at(id.value); }
+  [[nodiscard]] const WorkloadClass& Class(ClassId id) const { return *classes_.at(id.value); }
+
+  void Park(ClassId id);
+  void ReadyAll();           // O(classes)
+  void ReadyNodeWaiters();   // O(classes waiting for nodes)
+  [[nodiscard]] bool HasNodeWaiters() const { return !node_waiters_.empty(); }
+
+  // Checks the bookkeeping; "" or what is wrong. O(n).
+  [[nodiscard]] std::string SanityCheck() const;
+
+ private:
+  struct ByFirst {
+    const PendingQueue* queue;
+    bool operator()(ClassId a, ClassId b) const;
+  };
+  void MakeReady(ClassId id);
+
+  const OrderTable* keys_;
+  WorkloadSet order_;
+  std::map<uint32_t, std::unique_ptr<WorkloadClass>> classes_;
+  std::unordered_map<std::string, ClassId> by_key_;         // looked up, never iterated
+  std::unordered_map<uint32_t, ClassId> class_of_;          // looked up, never iterated
+  std::set<ClassId, ByFirst> ready_;
+  std::set<ClassId> node_waiters_;  // parked ones
+  uint32_t next_class_ = 0;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// All texts about pending workloads that depend on quota, flavors or nodes are made here.
+#include "engine/refusal.h"
+
+#include <algorithm>
+
+namespace tutti::engine {
+
+std::string_view ToString(PendingReason reason) {
+  switch (reason) {
+    case PendingReason::kMisconfigured:
+      return "Misconfigured";
+    case PendingReason::kSuspended:
+      return "Suspended";
+    case PendingReason::kNoMatchingFlavor:
+      return "NoMatchingFlavor";
+    case PendingReason::kExceedsMaxQuota:
+      return "ExceedsMaxQuota";
+    case PendingReason::kWaitingForQuota:
+      return "WaitingForQuota";
+    case PendingReason::kNeverFitsCluster:
+      return "NeverFitsCluster";
+    case PendingReason::kWaitingForCapacity:
+      return "WaitingForCapacity";
+    case PendingReason::kBehindHead:
+      return "BehindHead";
+    case PendingReason::kPendingEvaluation:
+      return "PendingEvaluation";
+  }
+  return "PendingEvaluation";
+}
+
+int Severity(PendingReason reason) {
+  switch (reason) {
+    case PendingReason::kMisconfigured:
+      return 7;
+    case PendingReason::kSuspended:
+      return 6;
+    case PendingReason::kNoMatchingFlavor:
+      return 5;
+    case PendingReason::kExceedsMaxQuota:
+      return 4;
+    case PendingReason::kNeverFitsCluster:
+      return 3;
+    case PendingReason::kWaitingForQuota:
+      return 2;
+    case PendingReason::kWaitingForCapacity:
+      return 1;
+    case PendingReason::kBehindHead:
+    case PendingReason::kPendingEvaluation:
+      return 0;
+  }
+  return 0;
+}
+
+PendingReason ReasonOf(FactKind kind) {
+  switch (kind) {
+    case FactKind::kNotCovered:
+    case FactKind::kNoFlavor:
+    case FactKind::kTaint:
+    case FactKind::kAffinity:
+      return PendingReason::kNoMatchingFlavor;
+    case FactKind::kExceedsMax:
+      return PendingReason::kExceedsMaxQuota;
+    case FactKind::kInsufficient:
+      return PendingReason::kWaitingForQuota;
+    case FactKind::kNeverFits:
+      return PendingReason::kNeverFitsCluster;
+    case FactKind::kNoPlace:
+      return PendingReason::kWaitingForCapacity;
+  }
+  return PendingReason::kPendingEvaluation;
+}
+
+uint64_t Refusal::Fingerprint() const {
+  uint64_t hash = 1469598103934665603ULL;
+  auto mix = [&](uint64_t value) {
+    hash ^= value;
+    hash *= 1099511628211ULL;
+  };
+  mix(static_cast<uint64_t>(reason));
+  mix(held_back ? 1 : 0);
+  for (const Fact& fact : facts) {
+    mix(static_cast<uint64_t>(fact.kind));
+    mix(fact.pod_set);
+    mix(fact.flavor.value);
+    mix(fact.resource.value);
+    if (fact.kind == FactKind::kTaint) {
+      for (const char c : fact.text) {
+        mix(static_cast<unsigned char>(c));
+      }
+    }
+    if (fact.kind == FactKind::kExceedsMax) {
+      mix(static_cast<uint64_t>(fact.c));
+    }
+  }
+  return hash;
+}
+
+namespace {
+
+std::string FactText(const Fact& fact, const Tables& tables) {
+  const std::string flavor = fact.flavor.Valid() ? tables.flavors.Name(fact.flavor) : "";
+  const std::string resource = fact.resource.Valid() ? tables.resources.Name(fact.resource) : "";
+  auto amount = [&](Amount value) { return api::FormatAmount(resource, Saturate(value)); };
+  switch (fact.kind) {
+    case FactKind::kNotCovered:
+      return "resource " + resource + " unavailable in ClusterQueue";
+    case FactKind::kNoFlavor:
+      return "flavor " + flavor + " not found";
+    case FactKind::kTaint:
+      return "untolerated taint " + fact.text + " in flavor " + flavor;
+    case FactKind::kAffinity:
+      return "flavor " + flavor + " doesn't match node affinity";
+    case FactKind::kExceedsMax:
+      return "insufficient quota for " + resource + " in flavor " + flavor +
+             ", previously considered podsets requests (" + amount(fact.a) +
+             ") + current podset request (" + amount(fact.b) + ") > maximum capacity (" +
+             amount(fact.c) + ")";
+    case FactKind::kInsufficient:
+      return "insufficient unused quota for " + resource + " in flavor " + flavor + ", " +
+             amount(fact.a) + " more needed";
+    case FactKind::kNeverFits:
+      return "flavor " + flavor + " has no nodes that could ever hold the whole gang: " + fact.text;
+    case FactKind::kNoPlace:
+      return "no place for the whole gang in flavor " + flavor + " now: " + fact.text;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string Text(const Refusal& refusal, const std::vector<std::string>& pod_sets,
+                 const Tables& tables) {
+  if (refusal.held_back) {
+    return "its quota is kept for another workload of the cohort that was there first; tried again "
+           "when quota or that workload changes";
+  }
+  std::string text;
+  for (size_t pod_set = 0; pod_set < pod_sets.size(); ++pod_set) {
+    std::vector<std::string> parts;
+    for (const Fact& fact : refusal.facts) {
+      if (fact.pod_set == pod_set) {
+        parts.push_back(FactText(fact, tables));
+      }
+    }
+    if (parts.empty()) {
+      continue;
+    }
+    std::sort(parts.begin(), parts.end());
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    text += text.empty() ? "" : "; ";
+    text += "couldn't assign flavors to pod set " + pod_sets[pod_set] + ": ";
+    for (size_t index = 0; index < parts.size(); ++index) {
+      text += (index == 0 ? "" : ", ") + parts[index];
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti::engine
