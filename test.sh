@@ -169,30 +169,24 @@ for tool in "${wanted[@]}"; do
   build_step "$tool" "$logs/tool-$tool.log" e2e/tools/build.sh "$tool" || tools_ok=
 done
 
-if [[ $tier != e2e ]]; then
-  step "Unit tests (Go) and chart tests"
-  if [[ $tools_ok ]]; then
-    check charts charts/test.sh
-    mapfile -t packages < <(cd e2e && go list ./... | grep -v '/suite$')
-    python3 tools/runner.py "$results" go go-unit "$logs/go-unit" -- \
-      go -C e2e test -json -count=1 -short -timeout 10m "${packages[@]}" || rc=1
-  fi
+counted() { # SUITE COMMAND…
+  local suite=$1
+  shift
+  python3 tools/runner.py "$results" counted "$suite" "$logs/$suite.log" -- "$@" || rc=1
+}
+export TUTTI_E2E_LOGS=$logs/e2e
+export TUTTI_BIN=${TUTTI_BIN:-$(ls -t "$build"/tutti "$build"/operator/tutti 2>/dev/null | head -n 1 || true)}
+
+if [[ $tier != e2e && $tools_ok ]]; then
+  step "Chart tests"
+  counted chart charts/test.sh
+  step "Unit tests (Go)"
+  counted go-unit e2e/run.sh --unit
 fi
 
-if [[ $tier != unit ]]; then
+if [[ $tier != unit && $built && $tools_ok ]]; then
   step "End-to-end tests on Kubernetes ${TUTTI_K8S_MINOR:-1.36}: $pattern"
-  if [[ $built && $tools_ok ]]; then
-    export TUTTI_E2E_LOGS=$logs/e2e-clusters
-    export TUTTI_BIN=${TUTTI_BIN:-}
-    if [[ -z $TUTTI_BIN ]]; then
-      for candidate in "$build/tutti" "$build/operator/tutti"; do
-        if [[ -x $candidate ]]; then TUTTI_BIN=$candidate; fi
-      done
-    fi
-    [[ $long ]] && export TUTTI_LONG=1
-    python3 tools/runner.py "$results" go e2e "$logs/e2e" -- \
-      go -C e2e test -json -count=1 -timeout "$([[ $long ]] && echo 180m || echo 40m)" -run "$pattern" ./suite || rc=1
-  fi
+  counted e2e e2e/run.sh ${long:+--long} --suite "$pattern"
 fi
 
 finish

@@ -3,7 +3,9 @@
 #
 # Runs the end-to-end tests on a real control plane:
 #
-#   e2e/run.sh [--long] [PATTERN]        PATTERN as for go test -run, e.g. GangChurn
+#   e2e/run.sh [--long] [--unit|--suite] [PATTERN]      PATTERN as for go test -run, e.g. GangChurn
+#
+# --unit runs only what needs no cluster, --suite only what does; default: both.
 #
 # TUTTI_BIN        the operator under test (default build/release/tutti)
 # TUTTI_K8S_MINOR  Kubernetes minor (default 1.36)
@@ -19,14 +21,16 @@ export CGO_ENABLED=0 GOTOOLCHAIN=local
 
 pattern=.
 timeout=60m
+part=all
 while (($#)); do
   case $1 in
     --long)
       export TUTTI_E2E_LONG=1
       timeout=10h
       ;;
+    --unit | --suite) part=${1#--} ;;
     -*)
-      echo "run.sh: unknown option $1 (usage: e2e/run.sh [--long] [PATTERN])" >&2
+      echo "run.sh: unknown option $1 (usage: e2e/run.sh [--long] [--unit|--suite] [PATTERN])" >&2
       exit 2
       ;;
     *) pattern=$1 ;;
@@ -34,10 +38,12 @@ while (($#)); do
   shift
 done
 
-TUTTI_CONTROLPLANE=$("$here/tools/build.sh" controlplane)
-TUTTI_KWOK=$("$here/tools/build.sh" kwok)
-TUTTI_HELM=$("$here/tools/build.sh" helm)
-export TUTTI_CONTROLPLANE TUTTI_KWOK TUTTI_HELM
+if [[ $part != unit ]]; then
+  TUTTI_CONTROLPLANE=$("$here/tools/build.sh" controlplane)
+  TUTTI_KWOK=$("$here/tools/build.sh" kwok)
+  TUTTI_HELM=$("$here/tools/build.sh" helm)
+  export TUTTI_CONTROLPLANE TUTTI_KWOK TUTTI_HELM
+fi
 
 mkdir -p "$TUTTI_E2E_LOGS" "$TUTTI_CACHE/bin"
 log=$TUTTI_E2E_LOGS/run-$(date +%Y%m%d-%H%M%S)-$$.log
@@ -47,12 +53,17 @@ begin=$SECONDS
 report=$(mktemp -d)
 trap 'rm -rf "$report"' EXIT
 go build -trimpath -o "$report/report" ./report
-go test -trimpath -run '^$' ./... >/dev/null || true # compile; errors are shown below
+case $part in
+  unit) mapfile -t packages < <(go list ./... | grep -v '/suite$') ;;
+  suite) packages=(./suite) ;;
+  all) packages=(./...) ;;
+esac
+go test -trimpath -run '^$' "${packages[@]}" >/dev/null || true # compile; errors are shown below
 echo "Compiled in $((SECONDS - begin)) s. Running '$pattern':"
 
 # An interrupt goes to go test as well; it stops the clusters, and the report still counts.
 trap : INT
 rc=0
-go test -trimpath -json -count=1 -p 1 -timeout "$timeout" -run "$pattern" ./... | "$report/report" "$log" || rc=1
+go test -trimpath -json -count=1 -p 1 -timeout "$timeout" -run "$pattern" "${packages[@]}" | "$report/report" "$log" || rc=1
 if ((rc == 0)); then rm -f "$log"; fi
 exit "$rc"

@@ -4,13 +4,14 @@
 
   runner.py RESULTS check NAME LOG -- COMMAND…    one command is one test: exit 0 passes
   runner.py RESULTS gtest BUILD LOGDIR            every GoogleTest program that ctest knows
-  runner.py RESULTS go SUITE LOGDIR -- COMMAND…   a `go test -json …` command
+  runner.py RESULTS counted SUITE LOG -- COMMAND… a runner of its own, which lists failed tests as
+                                                  "failed: NAME" or "FAIL  NAME" and ends with
+                                                  "N passed, N failed[, N skipped]"
   runner.py RESULTS summary                       failed tests with their logs, then the counts
 
 RESULTS is a file of JSON lines, one per suite. A program that crashes, or prints no result, is a
 failed test; so is a suite in which nothing ran.
 """
-import collections
 import concurrent.futures
 import json
 import os
@@ -21,6 +22,8 @@ import sys
 import time
 
 GTEST_TIMEOUT_SECONDS = 600
+COUNTS = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
+FAILED = re.compile(r"(?:failed: |FAIL {2,})(\S.*)")
 
 
 def show(text):
@@ -116,69 +119,32 @@ def run_all_gtests(results, build, logdir):
     return ok
 
 
-def run_go(results, suite, logdir, command):
-    """Shows each top-level test as it ends; the output of each goes to a log of its own."""
+def run_counted(results, suite, log, command):
+    """A command that reports its own tests and closes with their counts."""
     start = time.monotonic()
-    logs = {}
-    state = {}
-    output = collections.defaultdict(str)
-    broken = set()
-    path = pathlib.Path(logdir)
-    path.mkdir(parents=True, exist_ok=True)
-
-    def write(name, text):
-        if name not in logs:
-            logs[name] = open(path / (re.sub(r"[^A-Za-z0-9_.-]", "_", name) + ".log"), "w")
-        logs[name].write(text)
-        logs[name].flush()
-
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    for line in child.stdout:
-        try:
-            event = json.loads(line)
-            action = event["Action"]
-        except (ValueError, KeyError, TypeError):
-            write("build", line)
-            continue
-        test = event.get("Test", "")
-        top = test.split("/", 1)[0]
-        if action in ("output", "build-output"):
-            write(top or "build", event.get("Output", ""))
-            output[test] += event.get("Output", "")
-        elif action == "run" and test and "/" not in test:
-            show(f"  {test} …")
-        elif action in ("pass", "fail", "skip") and test:
-            # A test with subtests counts by its subtests; its own verdict counts if they all passed.
-            state[test] = (action, event.get("Elapsed", 0.0))
-            if "/" not in test:
-                word = {"pass": "ok", "fail": "FAILED", "skip": "skipped"}[action]
-                show(f"  {test}: {word} ({event.get('Elapsed', 0.0):.1f} s)")
-                if action == "fail":
-                    tail(logs[top].name, 40)
-        elif action == "fail":
-            broken.add(event.get("Package") or event.get("ImportPath") or suite)
-    rc = child.wait()
-    for log in logs.values():
-        log.close()
-    parents = {name.rsplit("/", 1)[0] for name in state if "/" in name}
-    passed, skipped, failed = 0, 0, []
-    for name, (action, _) in sorted(state.items()):
-        if name in parents:
-            children_failed = any(n.startswith(name + "/") and a == "fail" for n, (a, _) in state.items())
-            if action != "fail" or children_failed:
+    counts, failed, names = None, [], []
+    with open(log, "w") as out:
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        for line in child.stdout:
+            out.write(line)
+            out.flush()
+            text = line.rstrip()
+            match = COUNTS.search(text)
+            if match:
+                counts = (int(match[1]), int(match[2]), int(match[3] or 0))
                 continue
-        if action == "fail":
-            failed.append((f"{suite}: {name}", logs[name.split('/', 1)[0]].name))
-        elif action == "skip":
-            skipped += 1
-        else:
-            passed += 1
-    if rc != 0 and not failed:
-        where = logs["build"].name if "build" in logs else str(path)
-        failed.append((f"{suite}: {' '.join(sorted(broken)) or 'go test'} ended with exit code {rc}", where))
-        tail(where, 40)
-    if not state and rc == 0:
-        failed.append((f"{suite}: no test matched", str(path)))
+            match = FAILED.match(text)
+            if match:
+                names.append(match[1])
+            if not text.startswith("ok  "):
+                show("  " + text)
+        rc = child.wait()
+    passed, bad, skipped = counts or (0, 0, 0)
+    for name in names[:bad]:
+        failed.append((f"{suite}: {name}", log))
+    failed += [(f"{suite}: a test without a name", log)] * (bad - len(failed))
+    if not failed and (rc != 0 or passed + skipped == 0):
+        failed.append((f"{suite}: ended with exit code {rc}" if rc else f"{suite}: ran no test", log))
     record(results, suite, passed, failed, skipped, time.monotonic() - start)
     return not failed
 
@@ -209,8 +175,8 @@ def main(argv):
         ok = run_check(results, rest[0], rest[1], command)
     elif what == "gtest":
         ok = run_all_gtests(results, rest[0], rest[1])
-    elif what == "go":
-        ok = run_go(results, rest[0], rest[1], command)
+    elif what == "counted":
+        ok = run_counted(results, rest[0], rest[1], command)
     elif what == "summary":
         ok = summary(results)
     else:

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"tutti.dev/e2e/demo/tally"
+	"tutti.dev/e2e/demo/count"
 	"tutti.dev/e2e/demo/trace"
 )
 
@@ -142,7 +142,7 @@ func stopKept(path string) error {
 
 type counter struct {
 	cmd     *exec.Cmd
-	reports chan tally.Report
+	reports chan count.Report
 	stderr  bytes.Buffer
 }
 
@@ -156,7 +156,7 @@ func startCounter(state State, seconds float64) (*counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &counter{reports: make(chan tally.Report, 1000)}
+	c := &counter{reports: make(chan count.Report, 1000)}
 	c.cmd = exec.Command(filepath.Join(filepath.Dir(self), "counter"), "--kubeconfig", state.CounterKubeconfig,
 		"--seconds", fmt.Sprint(seconds), "--limits", string(text))
 	c.cmd.Stderr = &c.stderr
@@ -176,7 +176,7 @@ func startCounter(state State, seconds float64) (*counter, error) {
 	go func() {
 		defer close(c.reports)
 		for lines.Scan() {
-			var r tally.Report
+			var r count.Report
 			if json.Unmarshal(lines.Bytes(), &r) == nil {
 				c.reports <- r
 			}

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"tutti.dev/e2e/cluster"
-	"tutti.dev/e2e/demo/tally"
+	"tutti.dev/e2e/demo/count"
 	"tutti.dev/e2e/demo/trace"
 )
 
@@ -80,7 +80,7 @@ type options struct {
 // Result of one run.
 type Result struct {
 	Way Way `json:"way"`
-	tally.Report
+	count.Report
 	SchedulerCPU float64 `json:"schedulerCPUSeconds"`
 	APIServerCPU float64 `json:"apiServerCPUSeconds"`
 	TuttiCPU     float64 `json:"tuttiCPUSeconds,omitempty"`

@@ -56,13 +56,6 @@ type row struct {
 	format func(Result) string
 }
 
-func seconds(value float64, atLeast bool) string {
-	if atLeast {
-		return fmt.Sprintf(">= %.1f s", value)
-	}
-	return fmt.Sprintf("%.1f s", value)
-}
-
 func rows(c trace.Config) []row {
 	plain := func(format string, value func(Result) float64) func(Result) string {
 		return func(r Result) string { return fmt.Sprintf(format, value(r)) }
@@ -80,12 +73,10 @@ func rows(c trace.Config) []row {
 		{"  of them gangs", +1, gangs, func(r Result) string { return fmt.Sprintf("%d of %d", r.GangsFinished, r.Gangs) }},
 		{"GPU-seconds held by jobs not whole", -1, stuck, plain("%.0f", stuck)},
 		{fmt.Sprintf("GPUs doing useful work, mean of %d", c.GPUs), +1, useful, plain("%.0f", useful)},
-		{"wait until whole, median", -1, func(r Result) float64 { return r.WaitMedian },
-			func(r Result) string { return seconds(r.WaitMedian, r.WaitMedianAtLeast) }},
-		{"wait until whole, p90", -1, func(r Result) float64 { return r.WaitP90 },
-			func(r Result) string { return seconds(r.WaitP90, r.WaitP90AtLeast) }},
-		{"wait of gangs, median", -1, func(r Result) float64 { return r.GangWaitMedian },
-			func(r Result) string { return seconds(r.GangWaitMedian, r.GangWaitAtLeast) }},
+		{"wait until whole, median", -1, func(r Result) float64 { return r.WaitMedian.Seconds }, func(r Result) string { return r.WaitMedian.String() }},
+		{"wait until whole, p90", -1, func(r Result) float64 { return r.WaitP90.Seconds }, func(r Result) string { return r.WaitP90.String() }},
+		{"wait of gangs, median", -1, func(r Result) float64 { return r.GangWaitMedian.Seconds }, func(r Result) string { return r.GangWaitMedian.String() }},
+		{"wait of gangs, p90", -1, func(r Result) float64 { return r.GangWaitP90.Seconds }, func(r Result) string { return r.GangWaitP90.String() }},
 		{"worst moment over a quota, GPUs", -1, over, func(r Result) string {
 			if r.WorstOver == 0 {
 				return "0"
@@ -134,7 +125,7 @@ func table(results []Result, c trace.Config) string {
 	}
 	fmt.Fprintf(&b, "%s\n", strings.Repeat("-", 36+24*len(results)))
 	b.WriteString("Counted by a program that may read Jobs and Pods and nothing else; CPU from /proc. A job is whole while\n" +
-		"all of its pods run at once; only then its GPUs do useful work. Waits run from creation until the job is\n" +
+		"all of its pods have a node; only then its GPUs do useful work. Waits run from creation until the job is\n" +
 		"whole for the first time; >= : jobs that still wait at the end are in it with their wait so far. Over a\n" +
 		"quota: above a team's own and borrowable GPUs, or above a cohort's sum, bound pods that aren't on their way out.\n")
 	if tutti != nil && len(results) > 1 {
@@ -172,7 +163,7 @@ func ratios(tutti, other Result) string {
 		return fmt.Sprintf("%.2f times", a/b)
 	}
 	return fmt.Sprintf("%s the finished jobs, %s the useful GPUs, %s the median wait", times(float64(tutti.Finished), float64(other.Finished)),
-		times(tutti.UsefulGPUSeconds, other.UsefulGPUSeconds), times(tutti.WaitMedian, other.WaitMedian))
+		times(tutti.UsefulGPUSeconds, other.UsefulGPUSeconds), times(tutti.WaitMedian.Seconds, other.WaitMedian.Seconds))
 }
 
 // tryIt is said after --keep.

@@ -25,7 +25,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"tutti.dev/e2e/demo/tally"
+	"tutti.dev/e2e/demo/count"
 	"tutti.dev/e2e/demo/trace"
 )
 
@@ -108,13 +108,10 @@ func (v *view) look() picture {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	ofJob := map[key][]tally.Pod{}
-	nodeOf := map[key]string{}
+	ofJob := map[key][]*corev1.Pod{}
 	for _, pod := range pods {
-		state := tally.FromPod(pod)
-		if state.Job != "" {
-			ofJob[key{pod.Namespace, state.Job}] = append(ofJob[key{pod.Namespace, state.Job}], state)
-			nodeOf[key{pod.Namespace, pod.Name}] = pod.Spec.NodeName
+		if job := pod.Labels[batchv1.JobNameLabel]; job != "" {
+			ofJob[key{pod.Namespace, job}] = append(ofJob[key{pod.Namespace, job}], pod)
 		}
 	}
 	jobs, _ := v.jobs.List(labels.Everything())
@@ -127,19 +124,19 @@ func (v *view) look() picture {
 			continue
 		}
 		p.submitted++
-		state := tally.FromJob(job)
+		needs, gpus := int(*job.Spec.Parallelism), gpusOf(&job.Spec.Template.Spec)
 		together, held := 0, 0
 		for _, pod := range ofJob[key{job.Namespace, job.Name}] {
-			if pod.Succeeded || pod.Running && !pod.Deleting {
+			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 				together++
 			}
-			if pod.Bound && !pod.Succeeded && !pod.Failed {
-				held += pod.GPUs
+			if holds(pod) {
+				held += gpus
 			}
 		}
-		whole := together >= state.Pods
+		whole := together >= needs
 		switch {
-		case state.Complete || whole && held == 0:
+		case whole && held == 0:
 			team.finished++
 		case whole:
 			team.jobs++
@@ -149,35 +146,37 @@ func (v *view) look() picture {
 			team.partGPUs += held
 		default:
 			team.waitingJobs++
-			team.waitingOf += state.Pods * gpusOf(job)
+			team.waitingOf += needs * gpus
 		}
 		mark := letter[job.Namespace]
 		if !whole {
 			mark = strings.ToLower(mark)
 		}
 		for _, pod := range ofJob[key{job.Namespace, job.Name}] {
-			if node := nodeOf[key{pod.Namespace, pod.Name}]; node != "" && !pod.Succeeded && !pod.Failed {
-				p.nodes[node] += strings.Repeat(mark, pod.GPUs)
+			if holds(pod) {
+				p.nodes[pod.Spec.NodeName] += strings.Repeat(mark, gpus)
 			}
 		}
 	}
 	return p
 }
 
-func gpusOf(job *batchv1.Job) int {
-	total := 0
-	for i := range job.Spec.Template.Spec.Containers {
-		gpus := job.Spec.Template.Spec.Containers[i].Resources.Requests[tally.GPUResource]
-		total += int(gpus.Value())
-	}
-	return total
+// holds tells whether a pod sits on its node's GPUs.
+func holds(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// gpusOf is what each of the demo's pods asks for.
+func gpusOf(spec *corev1.PodSpec) int {
+	gpus := spec.Containers[0].Resources.Requests[count.GPU]
+	return int(gpus.Value())
 }
 
 type frameInput struct {
 	title           string
 	elapsed, length float64
 	total           int
-	report          tally.Report
+	report          count.Report
 	schedulerCPU    float64
 	width           int
 }
@@ -267,7 +266,7 @@ type pending struct {
 func (v *view) reasons(width int) []string {
 	objects, _ := v.workloads.List(labels.Everything())
 	oldest := map[string]pending{}
-	count := map[string]int{}
+	byReason := map[string]int{}
 	total := 0
 	for _, object := range objects {
 		workload, ok := object.(*unstructured.Unstructured)
@@ -280,7 +279,7 @@ func (v *view) reasons(width int) []string {
 		if message == "" {
 			continue
 		}
-		count[reason]++
+		byReason[reason]++
 		name := workload.GetName()
 		if owners := workload.GetOwnerReferences(); len(owners) > 0 {
 			name = owners[0].Name
@@ -292,8 +291,8 @@ func (v *view) reasons(width int) []string {
 		}
 	}
 	var parts []string
-	for _, reason := range sortedKeys(count) {
-		parts = append(parts, fmt.Sprintf("%d %s", count[reason], reason))
+	for _, reason := range sortedKeys(byReason) {
+		parts = append(parts, fmt.Sprintf("%d %s", byReason[reason], reason))
 	}
 	lines := []string{fmt.Sprintf("  %d workloads wait (%s); the oldest of each team:", total, strings.Join(parts, ", "))}
 	if total == 0 {
@@ -308,7 +307,7 @@ func (v *view) reasons(width int) []string {
 }
 
 // line is the short form for output that isn't a terminal.
-func (v *view) line(title string, elapsed, length float64, r tally.Report) string {
+func (v *view) line(title string, elapsed, length float64, r count.Report) string {
 	p := v.look()
 	waiting, running, part, finished := 0, 0, 0, 0
 	var used []string

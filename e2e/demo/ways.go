@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"tutti.dev/e2e/demo/tally"
+	"tutti.dev/e2e/demo/count"
 	"tutti.dev/e2e/demo/trace"
 	"tutti.dev/e2e/demo/workload"
 )
@@ -65,7 +65,7 @@ func newJob(j trace.Job, way Way, number int) (*batchv1.Job, *schedulingv1alpha2
 	grace, backoff := int64(1), int32(6)
 	mode := batchv1.IndexedCompletion
 	resources := corev1.ResourceList{
-		tally.GPUResource:  *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
+		count.GPU:          *resource.NewQuantity(int64(j.GPUs), resource.DecimalSI),
 		corev1.ResourceCPU: *resource.NewQuantity(int64(j.GPUs*cpuPerGPU), resource.DecimalSI),
 	}
 	job := &batchv1.Job{
@@ -123,20 +123,20 @@ func submit(ctx context.Context, client kubernetes.Interface, j trace.Job, way W
 }
 
 // limits are what the counter holds against the GPUs in use: each team's, and each cohort's.
-func limits(teams []trace.Team) []tally.Limit {
-	var out []tally.Limit
-	cohorts := map[string]*tally.Limit{}
+func limits(teams []trace.Team) []count.Limit {
+	var out []count.Limit
+	cohorts := map[string]*count.Limit{}
 	var names []string
 	for _, t := range teams {
-		out = append(out, tally.Limit{Name: "team " + t.Name, Namespaces: []string{t.Name}, GPUs: t.Limit()})
+		out = append(out, count.Limit{Name: "team " + t.Name, Namespaces: []string{t.Name}, GPUs: int64(t.Limit())})
 		c := cohorts[t.Cohort]
 		if c == nil {
-			c = &tally.Limit{Name: "cohort " + t.Cohort}
+			c = &count.Limit{Name: "cohort " + t.Cohort}
 			cohorts[t.Cohort] = c
 			names = append(names, t.Cohort)
 		}
 		c.Namespaces = append(c.Namespaces, t.Name)
-		c.GPUs += t.Quota
+		c.GPUs += int64(t.Quota)
 	}
 	for _, name := range names {
 		if c := cohorts[name]; len(c.Namespaces) > 1 {
