@@ -65,7 +65,7 @@ int RunOperator(const Flags& flags) {
   }
   logging::Install({.level = *level});
   InstallCrashHandler();
-  log::Info("tutti", {{"version", VersionString()}});
+  log::Info("tutti", {{"version", kVersionText}, {"commit", kGitCommit}});
   for (const std::string& note : config->notes) {
     log::Warn("configuration", {{"note", note}});
   }
@@ -129,7 +129,7 @@ int Main(int argc, char** argv) {
     return code == 0 ? 0 : kExitUsage;
   }
   if (version->parsed()) {
-    std::printf("tutti %s\n", VersionString().c_str());
+    std::printf("tutti %s (%s, %s)\n", kVersionText, kGitCommit, CompilerText().c_str());
     return 0;
   }
   return RunOperator(flags);

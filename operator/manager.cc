@@ -105,8 +105,15 @@ class Manager::Impl {
       executor_->Submit(key, {std::move(request)}, 0, {}, kube::WritePriority::kBackground);
     });
     metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
-    TRY_ASSIGN(health_, HealthServer::Start(
-                            options_.config, metrics_, [this] { return ready_.load(); }));
+    if (options_.config.health.bind.has_value()) {
+      TRY_ASSIGN(health_,
+                 HealthServer::Start(*options_.config.health.bind, options_.config.health, &metrics_,
+                                     {.ready =
+                                          [this] {
+                                            return ready_ ? std::string() : "caches are not synced";
+                                          },
+                                      .alive = [] { return std::string(); }}));
+    }
     log::Info("starting", {{"mode", ModeName(options_.config.mode)},
                            {"namespace", options_.config.ns},
                            {"server", access.server},
