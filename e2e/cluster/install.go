@@ -65,8 +65,9 @@ func (c *Cluster) InstallTutti(ctx context.Context, values map[string]any) error
 		return err
 	}
 	minor := "v" + c.Minor + ".0"
+	_, gangs := c.PodGroups()
 	served := map[string]any{
-		"nativeGang": map[string]any{"enabled": !c.GatesOff && len(minors[c.Minor].runtimeConfig) > 0},
+		"nativeGang": map[string]any{"enabled": gangs},
 		"policies":   map[string]any{"betaApi": len(minors[c.Minor].policyRuntime) > 0},
 	}
 	text, err := RenderChart(ctx, merge(served, values), "--kube-version", minor)

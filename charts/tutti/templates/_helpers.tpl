@@ -71,10 +71,17 @@ VAR.metadata.?labels['kueue.x-k8s.io/queue-name'].orValue('') != ''
 admissionregistration.k8s.io/{{ ternary "v1" "v1beta1" (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}
 {{- end }}
 
-{{/* matchConstraints of a policy on Jobs: (list $ operations...) */}}
+{{/* matchConstraints of a policy on queued Jobs: (list $ operations...). The selector is cheaper than
+CEL, and is met if either the old or the new object meets it. */}}
 {{- define "tutti.matchJobs" -}}
 namespaceSelector:
   {{- include "tutti.namespaceSelector" (first .) | nindent 2 }}
+{{- if not (first .).Values.manageJobsWithoutQueueName }}
+objectSelector:
+  matchExpressions:
+  - key: kueue.x-k8s.io/queue-name
+    operator: Exists
+{{- end }}
 resourceRules:
 - apiGroups: [batch]
   apiVersions: [v1]
