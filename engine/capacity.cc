@@ -79,6 +79,9 @@ class CapacityImpl final : public Capacity {
   }
   void Release(const std::string& gang_id) override { ledger_.Release(gang_id); }
   int32_t Unbound(const std::string& gang_id) const override { return ledger_.Unbound(gang_id); }
+  int32_t Bound(const std::string& gang_id, const std::string& pod_set) const override {
+    return ledger_.Bound(gang_id, pod_set);
+  }
   bool PlanBroken(const std::string& gang_id) const override { return ledger_.PlanBroken(gang_id); }
   int32_t CountNodes(const api::StringMap& labels) const override {
     return ledger_.CountNodes(labels);
@@ -411,9 +414,14 @@ bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
   if (!query->undecided.empty()) return false;
   FillNodes(*query, Basis::kNow);
   if (Search(query->problem).end != SearchEnd::kFound) return false;
-  FillNodes(*query, Basis::kBoundOnly);
   const std::vector<const NodeState*>& nodes = Nodes();
   const size_t kinds = query->kinds.size();
+  std::vector<int64_t> wanted;
+  for (PodKind& kind : query->problem.kinds) {
+    wanted.push_back(kind.count);
+    kind.count = std::numeric_limits<int64_t>::max();  // caps are what a node takes of any number
+  }
+  FillNodes(*query, Basis::kBoundOnly);
   std::vector<int64_t> extra(kinds, 0);
   for (const auto& [id, state] : ledger_.Gangs()) {
     if (!state.reservation || id == gang.id) continue;
@@ -450,7 +458,7 @@ bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
   bool inflated = false;
   for (size_t k = 0; k < kinds; ++k) {
     inflated |= extra[k] > 0;
-    query->problem.kinds[k].count = api::SaturatingAdd(query->problem.kinds[k].count, extra[k]);
+    query->problem.kinds[k].count = api::SaturatingAdd(wanted[k], extra[k]);
   }
   if (!inflated) return true;
   FillNodes(*query, Basis::kBoundOnly);  // caps follow the counts
