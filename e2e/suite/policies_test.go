@@ -451,6 +451,33 @@ func putPodsIntoTheirGroup(t *testing.T, c *cluster.Cluster, p people) {
 		_, err = pods.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"`+groupLabel+`":"g-1"}}}`), metav1.PatchOptions{})
 		refusedWith(t, err, "metadata.labels[tutti.dev/pod-group]: only the queue controller may set this label")
 	})
+	t.Run("users can't name a group as the operator does", func(t *testing.T) {
+		const words = `"victim-0a1b2c3d-1" looks like the name of a group that the queue controller makes: use another name`
+		foreign, own := "victim-0a1b2c3d-1", "my-gang-1"
+		for _, labelled := range []bool{false, true} {
+			intruder := job("intruder", 1, nil)
+			if labelled {
+				intruder = queued("intruder")
+			}
+			intruder.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &foreign}
+			_, err := users.Create(ctx, intruder, metav1.CreateOptions{})
+			refusedWith(t, err, words)
+		}
+		intruder := pod(nil)
+		intruder.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &foreign}
+		_, err := p.user.CoreV1().Pods("team").Create(ctx, intruder, metav1.CreateOptions{})
+		refusedWith(t, err, words)
+
+		preset := queued("preset")
+		preset.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &own}
+		created := mustCreate(t, users, preset)
+		if group := created.Spec.Template.Spec.SchedulingGroup; group == nil || *group.PodGroupName != own {
+			t.Errorf("a group of the user's own became %v", group)
+		}
+		if _, err := merge(ctx, users, "preset", `{"metadata":{"annotations":{"a":"b"}}}`); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("a user's changes of a released Job keep working", func(t *testing.T) {
 		mustCreate(t, users, queued("busy"))
 		if _, err := merge(ctx, operator, "busy", release("g-2")); err != nil {

@@ -43,6 +43,11 @@ matchExpressions:
 {{- end -}}
 {{- end }}
 
+{{/* Names of the operator's groups: job, first 8 of the workload's uid, number of the admission. */}}
+{{- define "tutti.groupName" -}}
+-[0-9a-f]{8}-[0-9]+$
+{{- end }}
+
 {{/* CEL: this is not the operator itself. */}}
 {{- define "tutti.notUs" -}}
 request.userInfo.username != '{{ include "tutti.user" . }}'
