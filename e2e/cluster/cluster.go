@@ -240,9 +240,10 @@ func (c *Cluster) Detach() { unregister(c) }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.Dir, name) }
 
-// wait polls until done says yes, the process ends, or a minute has passed.
+// wait polls until done says yes, the process ends, or three minutes have passed (a start takes
+// seconds, but the machine may be busy).
 func (c *Cluster) wait(ctx context.Context, p *Process, what string, done func(context.Context) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

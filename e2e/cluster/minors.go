@@ -11,15 +11,17 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // DefaultMinor is the Kubernetes minor that CI tests on.
 const DefaultMinor = "1.36"
 
 type minorFacts struct {
-	gates         []string // native gang scheduling
-	runtimeConfig []string // its API version
-	always        []string // runtime-config in any case
+	gates     []string // native gang scheduling
+	podGroups string   // its API version, scheduling.k8s.io/…
+	always    []string // runtime-config in any case
 	// Gates and API versions without which the admission policies aren't served.
 	policyGates, policyRuntime []string
 }
@@ -36,13 +38,13 @@ var minors = map[string]minorFacts{
 		policyRuntime: []string{"admissionregistration.k8s.io/v1beta1=true"},
 	},
 	"1.36": {
-		gates:         []string{"GenericWorkload", "GangScheduling", "DRAWorkloadResourceClaims"},
-		runtimeConfig: []string{"scheduling.k8s.io/v1alpha2=true"},
-		always:        []string{"resource.k8s.io/v1beta2=true", "resource.k8s.io/v1alpha3=true"},
+		gates:     []string{"GenericWorkload", "GangScheduling", "DRAWorkloadResourceClaims"},
+		podGroups: "v1alpha2",
+		always:    []string{"resource.k8s.io/v1beta2=true", "resource.k8s.io/v1alpha3=true"},
 	},
 	"1.37": {
-		gates:         []string{"GenericWorkload", "DRAWorkloadResourceClaims"},
-		runtimeConfig: []string{"scheduling.k8s.io/v1beta1=true"},
+		gates:     []string{"GenericWorkload", "DRAWorkloadResourceClaims"},
+		podGroups: "v1beta1",
 	},
 }
 
@@ -52,6 +54,13 @@ func MinorFromEnv() string {
 		return minor
 	}
 	return DefaultMinor
+}
+
+// PodGroups is the resource of native gangs in this cluster; false if it isn't served.
+func (c *Cluster) PodGroups() (schema.GroupVersionResource, bool) {
+	version := minors[c.Minor].podGroups
+	resource := schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: version, Resource: "podgroups"}
+	return resource, version != "" && !c.GatesOff
 }
 
 // componentFlags are --feature-gates and --runtime-config for these options.
@@ -70,7 +79,9 @@ func componentFlags(o Options) (gates, runtimeConfig string, err error) {
 		for _, gate := range facts.gates {
 			set[gate] = true
 		}
-		apis = append(apis, facts.runtimeConfig...)
+		if facts.podGroups != "" {
+			apis = append(apis, "scheduling.k8s.io/"+facts.podGroups+"=true")
+		}
 	}
 	maps.Copy(set, o.FeatureGates)
 	apis = append(apis, o.RuntimeConfig...)

@@ -149,7 +149,7 @@ func (t *Tutti) Start(ctx context.Context) error {
 	return t.WaitReady(ctx)
 }
 
-// WaitReady waits for /readyz, at most a minute.
+// WaitReady waits for /readyz.
 func (t *Tutti) WaitReady(ctx context.Context) error {
 	return t.cluster.wait(ctx, t.Process, "Tutti's /readyz", func(ctx context.Context) bool {
 		_, err := t.fetch(ctx, "/readyz")

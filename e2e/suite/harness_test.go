@@ -18,7 +18,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tutti.dev/e2e/cluster"
@@ -76,9 +75,16 @@ func TestHarnessRunsAJobAndAGang(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "gang"}}
-		group.Spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 3}
-		if _, err := c.Kube.SchedulingV1alpha2().PodGroups("team").Create(t.Context(), group, metav1.CreateOptions{}); err != nil {
+		groups, served := c.PodGroups()
+		if !served {
+			t.Skipf("Kubernetes %s has no native gangs", c.Minor)
+		}
+		if err := c.ApplyYAML(t.Context(), `
+apiVersion: `+groups.GroupVersion().String()+`
+kind: PodGroup
+metadata: {name: gang, namespace: team}
+spec: {schedulingPolicy: {gang: {minCount: 3}}}
+`); err != nil {
 			t.Fatal(err)
 		}
 		gang := job("gang", 3, nil)
@@ -204,8 +210,12 @@ func TestTwoClustersAtOnce(t *testing.T) {
 		defer func() { _ = clusters[i].Stop(!t.Failed()) }()
 	}
 	for i, c := range clusters {
-		_, err := c.Kube.SchedulingV1alpha2().PodGroups("default").List(t.Context(), metav1.ListOptions{})
-		if served := err == nil; served != (i == 0) {
+		groups, expected := c.PodGroups()
+		if groups.Version == "" {
+			continue
+		}
+		_, err := c.Dynamic.Resource(groups).Namespace("default").List(t.Context(), metav1.ListOptions{})
+		if served := err == nil; served != expected {
 			t.Errorf("cluster %d: the PodGroup API is served: %t (%v)", i, served, err)
 		}
 		if err := c.CreateNamespace(t.Context(), fmt.Sprintf("only-in-%d", i), nil); err != nil {
