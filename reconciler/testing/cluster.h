@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole cluster in virtual time for tests of the controller core: the in-memory API server with the
+// admission rules of the chart, and plain imitations of the Job controller, the (gang) scheduler and
+// the kubelets. Deterministic from its seed; no thread, no I/O.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "api/meta.h"
+#include "base/json.h"
+#include "kube/fake_api_server.h"
+#include "reconciler/core.h"
+
+namespace tutti::reconciler::testing {
+
+struct JobSpec {
+  std::string name;
+  std::string ns = "team-a";
+  std::string queue = "main";
+  int pods = 1;
+  int64_t cpu_milli = 1000;
+  int64_t gpus = 0;
+  Duration runs_for = std::chrono::seconds(5);
+  std::string priority_class;
+};
+
+class Cluster {
+ public:
+  explicit Cluster(Options options, uint64_t seed = 1);
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  // --- the world ---
+  void AddNode(const std::string& name, int64_t cpu, int64_t gpus = 0);
+  void RemoveNode(const std::string& name);
+  void Cordon(const std::string& name, bool cordoned);
+  void AddNamespace(const std::string& name);
+  void AddFlavor(const std::string& name, const api::StringMap& labels = {});
+  // quota: resource -> nominal, in the form of a quantity
+  void AddQueue(const std::string& cluster_queue, const std::string& ns,
+                const std::vector<std::pair<std::string, std::string>>& quota,
+                const std::string& cohort = "", bool strict = false);
+  void SetQuota(const std::string& cluster_queue, const std::string& resource,
+                const std::string& nominal);
+  void Submit(const JobSpec& job);
+  void DeleteJob(const api::ObjectKey& key);
+  void KillPod(const api::ObjectKey& key);  // deleted at once, as by a drain
+
+  // --- time ---
+  // One turn of everything, `step` later.
+  void Tick(Duration step = std::chrono::milliseconds(200));
+  void Run(Duration duration, Duration step = std::chrono::milliseconds(200));
+  // Until every job has finished; false when `limit` passed first.
+  bool RunUntilDone(Duration limit);
+  [[nodiscard]] Time now() const { return now_; }
+
+  // The controller dies without a word and a new one starts from what the API server has.
+  void Restart();
+  // Each write fails with this probability: half of them before, half after they are carried out.
+  void SetFaults(double probability) { faults_ = probability; }
+  // While stopped nothing lets pods be bound.
+  void SetScheduler(bool on) { scheduler_on_ = on; }
+  void SetController(bool on) { controller_on_ = on; }
+
+  // --- looking ---
+  kube::FakeApiServer& server() { return server_; }
+  Core& core() { return *core_; }
+  [[nodiscard]] Json Job(const std::string& ns, const std::string& name) const;
+  [[nodiscard]] Json WorkloadOf(const std::string& ns, const std::string& job) const;
+  [[nodiscard]] std::vector<Json> PodsOf(const std::string& ns, const std::string& job) const;
+  [[nodiscard]] bool Suspended(const std::string& ns, const std::string& job) const;
+  [[nodiscard]] bool Finished(const std::string& ns, const std::string& job) const;
+  [[nodiscard]] std::string Condition(const Json& object, std::string_view type,
+                                      std::string_view field = "status") const;
+  [[nodiscard]] const std::vector<HistoryRow>& history() const { return history_; }
+  [[nodiscard]] uint64_t writes() const { return writes_; }
+  // The invariants that an outsider can check, and the core's own. "" or what is broken.
+  [[nodiscard]] std::string Check() const;
+
+ private:
+  void Deliver();
+  void Feed(const kube::FakeApiServer::Event& event);
+  void StepController();
+  void RunJobController();
+  void RunScheduler();
+  void RunKubelets();
+  void SetStatus(const api::Resource& resource, const api::ObjectKey& key, Json status);
+  Status Fault(bool before);
+
+  Options options_;
+  std::mt19937_64 random_;
+  kube::FakeApiServer server_;
+  std::unique_ptr<Core> core_;
+  std::vector<kube::FakeApiServer::Event> undelivered_;
+  Time now_;
+  std::map<std::string, Duration> run_time_;          // job uid -> how long its pods run
+  std::map<std::string, Time> started_;               // pod uid -> when it was bound
+  std::map<std::string, std::map<std::string, int64_t>> quota_;  // ClusterQueue -> resource -> nominal
+  std::map<std::string, std::string> cohort_of_;
+  std::vector<HistoryRow> history_;
+  double faults_ = 0;
+  bool scheduler_on_ = true;
+  bool controller_on_ = true;
+  uint64_t writes_ = 0;
+  int next_pod_ = 0;
+};
+
+}  // namespace tutti::reconciler::testing
