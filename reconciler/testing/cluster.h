@@ -26,7 +26,7 @@ struct JobSpec {
   int64_t cpu_milli = 1000;
   int64_t gpus = 0;
   Duration runs_for = std::chrono::seconds(5);
-  std::string priority_class;
+  std::string priority_class = "";
 };
 
 class Cluster {
