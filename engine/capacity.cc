@@ -53,7 +53,7 @@ struct Query {
   std::vector<NodeFilter> filters;
   std::vector<Verdict> verdicts;  // nodes x kinds
   std::string undecided;
-  FitProblem problem;  // kinds, clash, total; the nodes are filled in per basis
+  FitProblem kinds_only;  // kinds and clash; FillNodes adds the nodes
 };
 
 enum class Basis {
@@ -61,6 +61,18 @@ enum class Basis {
   kBoundOnly,  // pods
   kEmpty,      // nothing
 };
+
+// What promises take of a resource of the node.
+Wide Promised(const NodeState& node, int32_t resource) {
+  Wide sum = 0;
+  for (const Holding& holding : node.holdings) {
+    if (holding.promised == 0) continue;
+    for (const auto& [id, amount] : holding.load->first.requests) {
+      if (id == resource) sum += Wide{amount} * holding.promised;
+    }
+  }
+  return sum;
+}
 
 class CapacityImpl final : public Capacity {
  public:
@@ -91,13 +103,17 @@ class CapacityImpl final : public Capacity {
 
  private:
   std::optional<Query> Prepare(const Gang& gang) const;
-  void FillNodes(Query& query, Basis basis) const;
+  FitProblem FillNodes(const Query& query, Basis basis) const;
   static bool PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports, Basis basis);
   Placement ToPlacement(const Gang& gang, const Query& query,
                         const std::vector<Assigned>& assigned) const;
-  KindFacts FactsOf(const Gang& gang, const Query& now, const Query& empty, size_t kind,
-                    bool never) const;
+  std::string Explain(const Gang& gang, const Query& query, const FitProblem& now,
+                      const FitProblem& empty, FitFacts facts,
+                      const std::vector<int64_t>& placed) const;
+  KindFacts FactsOf(const Gang& gang, const Query& query, const FitProblem& now,
+                    const FitProblem& empty, size_t kind, bool never) const;
   std::vector<std::string> Holders(const Query& query, size_t kind, int32_t resource) const;
+  std::vector<GangPodSet> InFlight(const std::string& except) const;
   [[nodiscard]] const std::vector<const NodeState*>& Nodes() const { return ledger_.Nodes(); }
 
   CapacityLedger ledger_;
@@ -141,7 +157,7 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
   query.names.emplace_back(kPodsResource);
   query.ids.push_back(kPodsId);
 
-  FitProblem& problem = query.problem;
+  FitProblem& problem = query.kinds_only;
   problem.resources = query.names.size();
   for (size_t k = 0; k < query.kinds.size(); ++k) {
     const GangPodSet& set = *query.kinds[k].first;
@@ -178,8 +194,8 @@ bool CapacityImpl::PortTaken(const NodeState& node, const std::vector<api::HostP
   });
 }
 
-void CapacityImpl::FillNodes(Query& query, Basis basis) const {
-  FitProblem& problem = query.problem;
+FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
+  FitProblem problem = query.kinds_only;
   const size_t resources = problem.resources;
   const size_t kinds = problem.kinds.size();
   const std::vector<const NodeState*>& nodes = Nodes();
@@ -194,14 +210,7 @@ void CapacityImpl::FillNodes(Query& query, Basis basis) const {
       if (cell == nullptr) continue;
       total[r] += cell->allocatable;
       Wide used = basis == Basis::kEmpty ? Wide{0} : cell->used;
-      if (basis == Basis::kBoundOnly) {
-        for (const Holding& holding : node.holdings) {
-          if (holding.promised == 0) continue;
-          for (const auto& [resource, amount] : holding.load->first.requests) {
-            if (resource == query.ids[r]) used -= Wide{amount} * holding.promised;
-          }
-        }
-      }
+      if (basis == Basis::kBoundOnly && node.promised > 0) used -= Promised(node, query.ids[r]);
       if (used < cell->allocatable) free[r] = static_cast<int64_t>(cell->allocatable - used);
     }
     for (size_t k = 0; k < kinds; ++k) {
@@ -214,90 +223,87 @@ void CapacityImpl::FillNodes(Query& query, Basis basis) const {
       }
     }
   }
-  problem.total.clear();
   for (const Wide sum : total) {
     problem.total.push_back(
         static_cast<int64_t>(std::min<Wide>(sum, std::numeric_limits<int64_t>::max())));
   }
+  return problem;
 }
 
 FitResult CapacityImpl::Check(const Gang& gang) const {
-  std::optional<Query> query = Prepare(gang);
+  const std::optional<Query> query = Prepare(gang);
   if (!query) return {};
-  FillNodes(*query, Basis::kNow);
-  const SearchResult now = Search(query->problem);
+  const FitProblem now = FillNodes(*query, Basis::kNow);
+  const SearchResult found = Search(now);
   FitResult result;
-  if (now.end == SearchEnd::kFound) {
+  if (found.end == SearchEnd::kFound) {
     result.kind = query->undecided.empty() ? FitKind::kFits : FitKind::kUndecided;
     result.message = query->undecided;
-    result.placement = ToPlacement(gang, *query, now.assigned);
+    result.placement = ToPlacement(gang, *query, found.assigned);
     return result;
   }
-  Query empty = *query;
-  FillNodes(empty, Basis::kEmpty);
-  const SearchResult when_empty = Search(empty.problem);
-  const bool never = when_empty.end == SearchEnd::kImpossible;
-  result.kind = never ? FitKind::kNever : FitKind::kNotNow;
+  const FitProblem empty = FillNodes(*query, Basis::kEmpty);
+  const bool same = empty.free == now.free && empty.cap == now.cap;
+  const SearchResult when_empty = same ? found : Search(empty);
   FitFacts facts;
-  facts.never = never;
-  facts.gave_up = !never && (now.end == SearchEnd::kGaveUp || when_empty.end == SearchEnd::kGaveUp);
-  const SearchResult& told = never ? when_empty : now;
+  facts.never = when_empty.end == SearchEnd::kImpossible;
+  facts.gave_up = !facts.never && (found.end == SearchEnd::kGaveUp ||
+                                   when_empty.end == SearchEnd::kGaveUp);
+  result.kind = facts.never ? FitKind::kNever : FitKind::kNotNow;
+  result.message = Explain(gang, *query, now, empty, std::move(facts),
+                           result.kind == FitKind::kNever ? when_empty.placed : found.placed);
+  return result;
+}
+
+std::string CapacityImpl::Explain(const Gang& gang, const Query& query, const FitProblem& now,
+                                  const FitProblem& empty, FitFacts facts,
+                                  const std::vector<int64_t>& placed) const {
+  const FitProblem& basis = facts.never ? empty : now;
   facts.alone_each_fits = true;
-  facts.blocking = query->kinds.size();
-  for (size_t k = 0; k < query->kinds.size(); ++k) {
-    KindFacts kind = FactsOf(gang, *query, empty, k, never);
-    kind.placed = told.placed[k];
-    const Query& basis = never ? empty : *query;
+  facts.blocking = query.kinds.size();
+  for (size_t k = 0; k < query.kinds.size(); ++k) {
+    KindFacts kind = FactsOf(gang, query, now, empty, k, facts.never);
+    kind.placed = placed[k];
     Wide places = 0;
-    for (size_t n = 0; n < basis.problem.bins; ++n) places += basis.problem.Cap(n, k);
-    const bool fits_alone = places >= kind.count;
+    for (size_t n = 0; n < basis.bins; ++n) places += basis.Cap(n, k);
     // Explain a kind that can't be placed even alone, else the first that first-fit left over.
-    if (!fits_alone && facts.alone_each_fits) {
+    if (places < kind.count && facts.alone_each_fits) {
       facts.alone_each_fits = false;
       facts.blocking = k;
-    } else if (facts.blocking == query->kinds.size() && kind.placed < kind.count) {
+    } else if (facts.blocking == query.kinds.size() && kind.placed < kind.count) {
       facts.blocking = k;
     }
     facts.kinds.push_back(std::move(kind));
   }
   KindFacts& blocking = facts.kinds[facts.blocking];
-  if (!never) {
+  if (!facts.never) {
     const ResourceFacts* scarce = ShortResource(blocking);
-    std::string_view name = scarce != nullptr ? std::string_view(scarce->name) : std::string_view();
-    if (scarce == nullptr) {  // short only together: the largest request stands for it
-      int64_t fewest = std::numeric_limits<int64_t>::max();
-      for (const ResourceFacts& resource : blocking.resources) {
-        if (resource.places >= fewest) continue;
-        fewest = resource.places;
-        name = resource.name;
-      }
+    if (scarce == nullptr) {  // short only together: the scarcest by itself stands for it
+      scarce = &*std::min_element(
+          blocking.resources.begin(), blocking.resources.end(),
+          [](const ResourceFacts& a, const ResourceFacts& b) { return a.places < b.places; });
     }
-    for (size_t r = 0; r < query->names.size(); ++r) {
-      if (query->names[r] == name) {
-        blocking.holders = Holders(*query, facts.blocking, query->ids[r]);
-      }
-    }
+    blocking.holders = Holders(query, facts.blocking, ledger_.FindResource(scarce->name));
   }
-  result.message = FitMessage(facts);
-  if (!query->undecided.empty()) result.message += " (" + query->undecided + ")";
-  return result;
+  const std::string text = FitMessage(facts);
+  return query.undecided.empty() ? text : text + " (" + query.undecided + ")";
 }
 
-KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& now, const Query& empty, size_t k,
-                                bool never) const {
-  const KindQuery& query = now.kinds[k];
-  const PodKind& pods = now.problem.kinds[k];
-  const size_t kinds = now.kinds.size();
+KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitProblem& now,
+                                const FitProblem& empty, size_t k, bool never) const {
+  const KindQuery& kind = query.kinds[k];
+  const PodKind& pods = now.kinds[k];
+  const size_t kinds = query.kinds.size();
   KindFacts facts;
   facts.count = pods.count;
-  for (size_t i : query.pod_sets) {
+  for (size_t i : kind.pod_sets) {
     facts.pod_sets += (facts.pod_sets.empty() ? "" : ",") + gang.pod_sets[i].name;
   }
-  const api::PodShape& shape = *query.first->shape;
+  const api::PodShape& shape = *kind.first->shape;
   std::vector<std::string> selection;
   if (!shape.node_name.empty()) selection.push_back("node name " + shape.node_name);
   for (const auto& [key, value] : shape.node_selector) selection.push_back(key + "=" + value);
-  for (const auto& [key, value] : query.first->node_selector) {
+  for (const auto& [key, value] : kind.first->node_selector) {
     const std::string* own = api::FindIn(shape.node_selector, key);
     if (own == nullptr || *own != value) selection.push_back(key + "=" + value);
   }
@@ -307,43 +313,43 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& now, const Query&
   for (const std::string& part : selection) {
     facts.selection += (facts.selection.empty() ? "" : ", ") + part;
   }
-  facts.has_ports = !query.ports.empty();
-  for (const api::HostPort& port : query.ports) {
+  facts.has_ports = !kind.ports.empty();
+  for (const api::HostPort& port : kind.ports) {
     facts.ports += (facts.ports.empty() ? "" : ", ") + std::to_string(port.port) + "/" +
                    (port.protocol.empty() ? "TCP" : port.protocol);
   }
 
   const std::vector<const NodeState*>& nodes = Nodes();
   for (size_t n = 0; n < nodes.size(); ++n) {
-    const Verdict verdict = now.verdicts[n * kinds + k];
+    const Verdict verdict = query.verdicts[n * kinds + k];
     if (verdict == Verdict::kNoMatch) continue;
     ++facts.nodes.matching;
     if (verdict == Verdict::kCordoned) {
       ++facts.nodes.cordoned;
     } else if (verdict == Verdict::kTainted) {
       ++facts.nodes.tainted;
-      facts.nodes.taints.insert(now.filters[k].UntoleratedTaint(nodes[n]->facts));
-    } else if (empty.problem.Cap(n, k) == 0) {
+      facts.nodes.taints.insert(query.filters[k].UntoleratedTaint(nodes[n]->facts));
+    } else if (empty.Cap(n, k) == 0) {
       ++facts.nodes.too_small;
-    } else if (!never && now.problem.Cap(n, k) == 0) {
-      const bool room = FitCount(now.problem.Free(n), pods.request, 1) == 1;
+    } else if (!never && now.Cap(n, k) == 0) {
+      const bool room = FitCount(now.Free(n), pods.request, 1) == 1;
       ++(room ? facts.nodes.port_taken : facts.nodes.full);
     }
   }
-  const FitProblem& problem = never ? empty.problem : now.problem;
-  for (size_t r = 0; r < now.names.size(); ++r) {
+  const FitProblem& problem = never ? empty : now;
+  for (size_t r = 0; r < query.names.size(); ++r) {
     if (pods.request[r] == 0) continue;
     ResourceFacts resource;
-    resource.name = now.names[r];
+    resource.name = query.names[r];
     resource.request = pods.request[r];
     Wide sum = 0;
     Wide places = 0;
     for (size_t n = 0; n < nodes.size(); ++n) {
-      if (now.verdicts[n * kinds + k] != Verdict::kAdmits) continue;
+      if (query.verdicts[n * kinds + k] != Verdict::kAdmits) continue;
       const int64_t free = problem.Free(n)[r];
       sum += free;
       places += free / resource.request;
-      resource.largest = std::max(resource.largest, empty.problem.Free(n)[r]);
+      resource.largest = std::max(resource.largest, empty.Free(n)[r]);
     }
     resource.places = static_cast<int64_t>(std::min<Wide>(places, pods.count));
     resource.enough_in_total = places < pods.count && sum >= Wide{pods.count} * resource.request;
@@ -411,58 +417,64 @@ Placement CapacityImpl::ToPlacement(const Gang& gang, const Query& query,
 bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
   std::optional<Query> query = Prepare(gang);
   if (!query) return true;
-  if (!query->undecided.empty()) return false;
-  FillNodes(*query, Basis::kNow);
-  if (Search(query->problem).end != SearchEnd::kFound) return false;
-  const std::vector<const NodeState*>& nodes = Nodes();
-  const size_t kinds = query->kinds.size();
-  std::vector<int64_t> wanted;
-  for (PodKind& kind : query->problem.kinds) {
-    wanted.push_back(kind.count);
+  if (!query->undecided.empty() || Search(FillNodes(*query, Basis::kNow)).end != SearchEnd::kFound) {
+    return false;
+  }
+  const std::vector<GangPodSet> flying = InFlight(gang.id);
+  if (flying.empty()) return true;
+  std::vector<PodKind>& kinds = query->kinds_only.kinds;
+  std::vector<int64_t> counts;
+  for (PodKind& kind : kinds) {
+    counts.push_back(kind.count);
     kind.count = std::numeric_limits<int64_t>::max();  // caps are what a node takes of any number
   }
-  FillNodes(*query, Basis::kBoundOnly);
-  std::vector<int64_t> extra(kinds, 0);
+  const FitProblem places = FillNodes(*query, Basis::kBoundOnly);
+  bool inflated = false;
+  for (const GangPodSet& set : flying) {
+    const std::optional<Query> where = Prepare(Gang{"", {set}});
+    const FitProblem landing = FillNodes(*where, Basis::kBoundOnly);
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      int64_t damage = 0;  // one pod of the set takes at most so many places of this kind
+      for (size_t r = 0; r < query->names.size(); ++r) {
+        const auto takes = std::find(where->names.begin(), where->names.end(), query->names[r]);
+        if (kinds[k].request[r] == 0 || takes == where->names.end()) continue;
+        const int64_t amount = landing.kinds[0].request[takes - where->names.begin()];
+        if (amount > 0) damage = std::max(damage, (amount - 1) / kinds[k].request[r] + 1);
+      }
+      int64_t worst = 0;
+      for (size_t n = 0; n < places.bins && worst < damage; ++n) {
+        if (landing.Cap(n, 0) > 0) worst = std::max(worst, std::min(damage, places.Cap(n, k)));
+      }
+      counts[k] = api::SaturatingAdd(counts[k], api::SaturatingMul(worst, set.count));
+      inflated |= worst > 0;
+    }
+  }
+  if (!inflated) return true;
+  for (size_t k = 0; k < kinds.size(); ++k) kinds[k].count = counts[k];
+  return Search(FillNodes(*query, Basis::kBoundOnly)).end == SearchEnd::kFound;
+}
+
+// Unbound pods of the reservations of other gangs, alike ones together.
+std::vector<GangPodSet> CapacityImpl::InFlight(const std::string& except) const {
+  std::vector<GangPodSet> flying;
   for (const auto& [id, state] : ledger_.Gangs()) {
-    if (!state.reservation || id == gang.id) continue;
-    Gang flying;
+    if (!state.reservation || id == except) continue;
     for (const SetPlan& plan : state.reservation->sets) {
       int32_t count = 0;
       for (const auto& [node, slots] : plan.slots) count += slots;
       if (count == 0) continue;
-      flying.pod_sets.assign(1, {plan.name, count, plan.shape, plan.node_selector, plan.tolerations});
-      std::optional<Query> where = Prepare(flying);
-      FillNodes(*where, Basis::kBoundOnly);
-      for (size_t k = 0; k < kinds; ++k) {
-        const PodKind& kind = query->problem.kinds[k];
-        int64_t damage = 0;  // one pod of the plan takes at most so many places of this kind
-        for (size_t r = 0; r < query->names.size(); ++r) {
-          if (kind.request[r] == 0) continue;
-          const std::string& name = query->names[r];
-          int64_t takes = 1;
-          if (name != kPodsResource) {
-            auto request = plan.shape->requests.find(name);
-            takes = request == plan.shape->requests.end() ? 0 : std::max<int64_t>(0, request->second);
-          }
-          if (takes > 0) damage = std::max(damage, (takes - 1) / kind.request[r] + 1);
-        }
-        int64_t worst = 0;
-        for (size_t n = 0; n < nodes.size() && worst < damage; ++n) {
-          if (where->problem.Cap(n, 0) == 0) continue;
-          worst = std::max(worst, std::min(damage, query->problem.Cap(n, k)));
-        }
-        extra[k] = api::SaturatingAdd(extra[k], api::SaturatingMul(worst, count));
+      auto alike = std::find_if(flying.begin(), flying.end(), [&](const GangPodSet& set) {
+        return set.node_selector == plan.node_selector && set.tolerations == plan.tolerations &&
+               (set.shape == plan.shape || *set.shape == *plan.shape);
+      });
+      if (alike != flying.end()) {
+        alike->count += count;
+      } else {
+        flying.push_back({plan.name, count, plan.shape, plan.node_selector, plan.tolerations});
       }
     }
   }
-  bool inflated = false;
-  for (size_t k = 0; k < kinds; ++k) {
-    inflated |= extra[k] > 0;
-    query->problem.kinds[k].count = api::SaturatingAdd(wanted[k], extra[k]);
-  }
-  if (!inflated) return true;
-  FillNodes(*query, Basis::kBoundOnly);  // caps follow the counts
-  return Search(query->problem).end == SearchEnd::kFound;
+  return flying;
 }
 
 }  // namespace

@@ -138,6 +138,7 @@ void CapacityLedger::Add(NodeState* node, GangState* gang, LoadRef load, int32_t
   }
   it->bound += bound;
   it->promised += promised;
+  node->promised += promised;
   for (const auto& [resource, amount] : load->first.requests) {
     Cell& cell = node->At(resource);
     cell.used += Wide{amount} * (bound + promised);
@@ -321,6 +322,17 @@ int32_t CapacityLedger::Unbound(const std::string& gang_id) const {
   return sum;
 }
 
+int32_t CapacityLedger::Bound(const std::string& gang_id, const std::string& pod_set) const {
+  auto gang = gangs_.find(gang_id);
+  const int32_t name = pod_set_names_.Find(pod_set);
+  if (gang == gangs_.end() || gang->second.bound == 0 || name < 0) return 0;
+  int32_t sum = 0;
+  for (const auto& [uid, pod] : pods_) {
+    sum += pod.gang == &gang->second && pod.pod_set == name ? 1 : 0;
+  }
+  return sum;
+}
+
 bool CapacityLedger::SlotBroken(const SetPlan& plan, const NodeState& node,
                                 const NodeFilter& filter) {
   if (!node.present || filter.Check(node.facts) != Verdict::kAdmits) return true;
@@ -392,6 +404,7 @@ std::string CapacityLedger::SanityCheck() const {
     present += node.present ? 1 : 0;
     std::map<Key, Sum>& sums = expected[name];
     std::map<int32_t, Wide> used;
+    int64_t promised = 0;
     if (sums.size() != node.holdings.size()) return "node " + name + " holds a wrong set of gangs";
     for (const Holding& holding : node.holdings) {
       const Sum& sum = sums[{holding.gang, &holding.load->first}];
@@ -399,10 +412,12 @@ std::string CapacityLedger::SanityCheck() const {
         return "node " + name + " counts wrong pods of gang " + holding.gang->id;
       }
       ++refs[&holding.load->first];
+      promised += holding.promised;
       for (const auto& [resource, amount] : holding.load->first.requests) {
         used[resource] += Wide{amount} * (holding.bound + holding.promised);
       }
     }
+    if (promised != node.promised) return "node " + name + " counts wrong promises";
     int32_t last = -1;
     for (const Cell& cell : node.cells) {
       if (cell.resource <= last) return "node " + name + " has its resources in disorder";

@@ -57,7 +57,8 @@ struct Holding {
 
 struct NodeState {
   NodeFacts facts;
-  bool present = false;  // false: only pods or promises speak of it
+  bool present = false;     // false: only pods or promises speak of it
+  int64_t promised = 0;     // unbound pods promised to it
   std::vector<Cell> cells;  // by resource id
   std::vector<Holding> holdings;
 
@@ -118,6 +119,7 @@ class CapacityLedger {
   void Reserve(const Gang& gang, const Placement& placement);
   void Release(const std::string& gang_id);
   [[nodiscard]] int32_t Unbound(const std::string& gang_id) const;
+  [[nodiscard]] int32_t Bound(const std::string& gang_id, const std::string& pod_set) const;
   [[nodiscard]] bool PlanBroken(const std::string& gang_id) const;
   [[nodiscard]] int32_t CountNodes(const api::StringMap& labels) const;
   [[nodiscard]] uint64_t Version() const { return version_; }

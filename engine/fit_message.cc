@@ -17,13 +17,20 @@ std::string Label(const std::string& resource) {
   return resource == "pods" ? "pod slots" : resource;
 }
 
+// Devices and pod slots are plain numbers; a quantity would make 8,000 of them "8k".
+std::string Amount(const std::string& resource, int64_t amount) {
+  const bool measured = resource == "cpu" || resource == "memory" || resource == "ephemeral-storage" ||
+                        resource.starts_with("hugepages-");
+  return measured ? api::FormatAmount(resource, amount) : std::to_string(amount);
+}
+
 std::string Nodes(int64_t count) { return std::to_string(count) + (count == 1 ? " node" : " nodes"); }
 
 std::string TaintText(const NodeCounts& nodes) {
   std::vector<std::string> shown;
   for (const std::string& taint : nodes.taints) {
     if (shown.size() == 2) {
-      shown.emplace_back("…");
+      shown.emplace_back("...");
       break;
     }
     shown.push_back(taint);
@@ -49,7 +56,7 @@ std::string RequestText(const KindFacts& kind) {
   std::vector<std::string> parts;
   for (const ResourceFacts& resource : kind.resources) {
     if (resource.name == "pods") continue;
-    parts.push_back(resource.name + " " + api::FormatAmount(resource.name, resource.request));
+    parts.push_back(resource.name + " " + Amount(resource.name, resource.request));
   }
   return Join(parts);
 }
@@ -59,10 +66,10 @@ std::string ShortText(const FitFacts& facts, const KindFacts& kind) {
   if (facts.alone_each_fits) return "the podsets fit one by one but not together";
   if (const ResourceFacts* scarce = ShortResource(kind)) {
     std::string text = "short of " + Label(scarce->name) + ": " +
-                       api::FormatAmount(scarce->name, api::SaturatingMul(missing, scarce->request)) +
+                       Amount(scarce->name, api::SaturatingMul(missing, scarce->request)) +
                        " more needed";
     if (scarce->request > 1 && scarce->name != "pods") {
-      text += ", " + api::FormatAmount(scarce->name, scarce->request) + " per pod on one node";
+      text += ", " + Amount(scarce->name, scarce->request) + " per pod on one node";
     }
     if (scarce->enough_in_total) text += " (enough is free in all, but in smaller pieces)";
     return text;
@@ -85,8 +92,8 @@ std::string NotEvenOne(const KindFacts& kind) {
   for (const ResourceFacts& resource : kind.resources) {
     if (resource.largest >= resource.request) continue;
     return "a pod needs " + Label(resource.name) + " " +
-           api::FormatAmount(resource.name, resource.request) + ", the largest usable node has " +
-           api::FormatAmount(resource.name, resource.largest) + " (" + NodeText(kind) + ")";
+           Amount(resource.name, resource.request) + ", the largest usable node has " +
+           Amount(resource.name, resource.largest) + " (" + NodeText(kind) + ")";
   }
   return "no node has " + RequestText(kind) + " together (" + NodeText(kind) + ")";
 }
