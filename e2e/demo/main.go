@@ -23,12 +23,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"tutti.dev/e2e/cluster"
 	"tutti.dev/e2e/demo/count"
 	"tutti.dev/e2e/demo/trace"
 )
 
 func init() {
+	// The client library's own log would break into the picture; what matters comes back as errors.
+	klog.SetLogger(logr.Discard())
 	// The main goroutine starts the children, and they die with the thread that started them.
 	runtime.LockOSThread()
 }
@@ -96,6 +101,9 @@ func run(o options) error {
 	if old, err := ReadState(o.state); err == nil && holderAlive(old) {
 		return fmt.Errorf("a cluster of an earlier run is still up (%s): stop it with './quickstart.sh --clean', "+
 			"or 'demo stop --state %s'", old.Kubeconfig, o.state)
+	}
+	if least := trace.Default().Window.Seconds() + 5; o.seconds < least {
+		return fmt.Errorf("--seconds %.0f: the last job arrives at %.0f s, so use %.0f or more", o.seconds, least-5, least)
 	}
 	jobs, err := trace.Generate(trace.Default())
 	if err != nil {

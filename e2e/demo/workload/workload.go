@@ -29,6 +29,8 @@ const (
 	Pods    = "demo.tutti.dev/pods"     // how many have to run together; default 1
 )
 
+type jobKey = types.NamespacedName
+
 type job struct {
 	running map[string]*corev1.Pod
 	timer   *time.Timer
@@ -37,13 +39,13 @@ type job struct {
 type runner struct {
 	client kubernetes.Interface
 	mutex  sync.Mutex
-	jobs   map[types.NamespacedName]*job
+	jobs   map[jobKey]*job
 	work   chan []*corev1.Pod
 }
 
 // Run plays the work of all jobs until the context ends.
 func Run(ctx context.Context, client kubernetes.Interface) error {
-	r := &runner{client: client, jobs: map[types.NamespacedName]*job{}, work: make(chan []*corev1.Pod, 1024)}
+	r := &runner{client: client, jobs: map[jobKey]*job{}, work: make(chan []*corev1.Pod, 1024)}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = batchv1.JobNameLabel }))
 	informer := factory.Core().V1().Pods().Informer()
@@ -93,7 +95,7 @@ func (r *runner) onPod(object any, gone bool) {
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[batchv1.JobNameLabel]}
+	key := jobKey{Namespace: pod.Namespace, Name: pod.Labels[batchv1.JobNameLabel]}
 	j := r.jobs[key]
 	if j == nil {
 		j = &job{running: map[string]*corev1.Pod{}}
@@ -119,7 +121,7 @@ func (r *runner) onPod(object any, gone bool) {
 }
 
 // finish lets all pods of a job succeed, if it is still whole.
-func (r *runner) finish(key types.NamespacedName) {
+func (r *runner) finish(key jobKey) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	j := r.jobs[key]
