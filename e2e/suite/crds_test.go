@@ -247,6 +247,30 @@ func TestCRDsAcceptGoodAndRefuseBadObjects(t *testing.T) {
 			remove(t, c, workload)
 		}
 	})
+	t.Run("applying the chart again changes nothing", func(t *testing.T) {
+		text, err := cluster.RenderChart(t.Context(), map[string]any{"webhook": map[string]any{"enabled": true, "failurePolicy": "Ignore"}}, "--kube-version", "v"+c.Minor+".0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "chart.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			out, err := kubectl("apply", "-f", file)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if i == 0 {
+				continue
+			}
+			for line := range strings.Lines(out) {
+				if !strings.Contains(line, " unchanged") {
+					t.Errorf("apply %d: %s", i+1, line)
+				}
+			}
+		}
+	})
 	t.Run("kubectl get shows the columns", func(t *testing.T) {
 		for kind, want := range map[string][]string{
 			"clusterqueues":           {"COHORT", "PENDING WORKLOADS", "STRATEGY", "ADMITTED WORKLOADS"},

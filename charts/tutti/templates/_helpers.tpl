@@ -92,6 +92,7 @@ resourceRules:
   apiVersions: [v1]
   resources: [jobs]
   operations: [{{ join ", " (rest .) }}]
+  scope: "*"
 {{- end }}
 
 {{/* A binding that denies: (list $ name) */}}
