@@ -137,10 +137,12 @@ fi
 long() {
   local what=$1 log=$2 hint=$3 start=$SECONDS pid status=0 last=0 line
   shift 3
+  set -m # a process group of its own, to be ended as a whole
   "$@" >"$log" 2>&1 </dev/null &
   pid=$!
+  set +m
   # shellcheck disable=SC2064
-  trap "kill $pid 2>/dev/null; wait $pid 2>/dev/null; printf '\ninterrupted; run ./quickstart.sh again to go on\n'; exit 130" INT TERM
+  trap "kill -- -$pid 2>/dev/null; printf '\ninterrupted; run ./quickstart.sh again to go on\n'; exit 130" INT TERM
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.5
     line=$(tail -c 300 "$log" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | cut -c1-60)

@@ -69,8 +69,12 @@ step() { printf '\n== %s  [%s]\n' "$1" "$(clock $((SECONDS - begin)))"; }
 timed() {
   local what=$1 log=$2 start=$SECONDS pid said=0 status=0
   shift 2
+  set -m # a process group of its own, to be ended as a whole
   "$@" >"$log" 2>&1 </dev/null &
   pid=$!
+  set +m
+  # shellcheck disable=SC2064
+  trap "kill -- -$pid 2>/dev/null; exit 130" INT TERM
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.2
     if ((SECONDS - start - said >= 30)); then
@@ -79,6 +83,7 @@ timed() {
     fi
   done
   wait "$pid" || status=$?
+  trap - INT TERM
   if ((status)); then
     echo "  $what: FAILED after $(clock $((SECONDS - start))); the end of $log:"
     tail -n 40 "$log" | sed 's/^/    | /'

@@ -55,10 +55,10 @@ def check_include(path, kind, header, rooms, third_party):
     if room == "engine" and not is_test and header in IMPURE_HEADERS:
         return f"engine/ is pure and may not include {header}: pass the value in instead"
     if header.startswith(("gtest/", "gmock/")):
-        # A shared test helper is called something_testing.h or test_something.h.
-        if is_test or "test" in path.rsplit("/", 1)[-1]:
+        # What several tests share is in a directory called testing/.
+        if is_test or "/testing/" in path:
             return None
-        return f"{header} outside a test"
+        return f"{header} outside a test and outside a testing/ directory"
     for prefix, globs in third_party.items():
         if header.startswith(prefix):
             if may_include_third_party(path, globs):
