@@ -56,7 +56,7 @@ _tutti_packages() {
   echo "Installing ${#missing[@]} Debian packages: ${missing[*]}" >&2
   _tutti_run "package lists" apt-get update || return 1
   _tutti_run "packages" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold "${missing[@]}"
+    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold "${missing[@]}"
 }
 
 # _tutti_go_is_new GO: true if that program is at least TUTTI_GO_MINIMUM.
