@@ -11,21 +11,11 @@
 namespace tutti::reconciler {
 namespace {
 
-// Kinds whose children are queued through their parent: a Job that one of them controls is not
-// queued on its own. CronJobs are not among them: their Jobs are.
+// A Job of another controller belongs to that controller: it is queued through its parent or not at
+// all. CronJobs are no queued kind: their Jobs are. The policies that hold Jobs say the same.
 bool QueuedThroughParent(const api::ObjectMeta& meta) {
   const api::OwnerReference* owner = meta.Controller();
-  if (owner == nullptr) {
-    return false;
-  }
-  for (const std::string_view group :
-       {"jobset.x-k8s.io/", "kubeflow.org/", "trainer.kubeflow.org/", "ray.io/",
-        "workload.codeflare.dev/", "leaderworkerset.x-k8s.io/", "sparkoperator.k8s.io/"}) {
-    if (owner->api_version.starts_with(group)) {
-      return true;
-    }
-  }
-  return false;
+  return owner != nullptr && !(owner->kind == "CronJob" && owner->api_version.starts_with("batch/"));
 }
 
 bool SameNode(const api::Node& a, const api::Node& b) {
