@@ -213,7 +213,7 @@ func runWay(ctx context.Context, o options, way Way, title string, jobs []trace.
 			if result.Submitted < len(jobs) {
 				return result, fmt.Errorf("only %d of %d jobs could be submitted in the time", result.Submitted, len(jobs))
 			}
-			screen.end()
+			screen.clear()
 			done = true
 			return result, nil
 		case err := <-failed:
@@ -225,7 +225,7 @@ func runWay(ctx context.Context, o options, way Way, title string, jobs []trace.
 		case <-tick.C:
 			elapsed := time.Since(begin)
 			screen.frame(look.render(frameInput{
-				title: title, elapsed: elapsed.Seconds(), length: o.seconds, total: len(jobs), report: result.Report,
+				title: title, elapsed: elapsed.Seconds(), length: o.seconds, report: result.Report,
 				schedulerCPU: cpuSeconds(holder.state.SchedulerPID) - scheduler0,
 				width:        screen.width(),
 			}), look.line(title, elapsed.Seconds(), o.seconds, result.Report))

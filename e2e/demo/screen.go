@@ -112,9 +112,6 @@ func (s *screen) draw(lines []string) {
 	s.drawn = len(lines)
 }
 
-// end takes the frame away; what was seen is summed up by the next text.
-func (s *screen) end() { s.clear() }
-
 // clip cuts a line to a width on the screen; escape sequences have none.
 func clip(line string, width int) string {
 	var b strings.Builder

@@ -175,7 +175,6 @@ func gpusOf(spec *corev1.PodSpec) int {
 type frameInput struct {
 	title           string
 	elapsed, length float64
-	total           int
 	report          count.Report
 	schedulerCPU    float64
 	width           int
