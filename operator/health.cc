@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/health.h"
+
+namespace tutti {
+namespace {
+
+net::Handler CheckHandler(std::function<std::string()> check) {
+  return [check = std::move(check)](const net::Request&) {
+    const std::string problem = check ? check() : "";
+    return problem.empty() ? net::Response::Text(200, "ok") : net::Response::Text(503, problem + "\n");
+  };
+}
+
+}  // namespace
+
+net::Handler MetricsHandler(Metrics* metrics, std::function<void()> refresh) {
+  return [metrics, refresh = std::move(refresh)](const net::Request&) {
+    if (refresh) {
+      refresh();
+    }
+    net::Response response = net::Response::Text(200, metrics->Render());
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return response;
+  };
+}
+
+Result<std::unique_ptr<HealthServer>> HealthServer::Start(const Address& address,
+                                                          const Config::Health& names, Metrics* metrics,
+                                                          HealthChecks checks,
+                                                          std::function<void()> refresh) {
+  net::Router router;
+  router.Handle("GET", "/" + names.liveness_name, CheckHandler(std::move(checks.alive)));
+  router.Handle("GET", "/" + names.readiness_name, CheckHandler(std::move(checks.ready)));
+  router.Handle("GET", "/metrics", MetricsHandler(metrics, std::move(refresh)));
+  net::ServerOptions options;
+  options.host = address.host;
+  options.port = address.port;
+  options.max_body = 64 * 1024;
+  options.max_connections = 128;
+  auto server = net::Server::Start(options, std::move(router));
+  if (!server) {
+    return Fail(server.error().With("health.healthProbeBindAddress"));
+  }
+  return std::unique_ptr<HealthServer>(new HealthServer(std::move(*server)));
+}
+
+}  // namespace tutti

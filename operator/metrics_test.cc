@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/metrics.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+TEST(MetricsTest, TableHasEachMetricOnceInTheOrderOfTheEnum) {
+  std::set<std::string_view> names;
+  ASSERT_EQ(MetricTable().size(), static_cast<size_t>(Metric::kCount));
+  for (size_t i = 0; i < MetricTable().size(); ++i) {
+    const MetricInfo& info = MetricTable()[i];
+    EXPECT_EQ(info.id, static_cast<Metric>(i)) << info.name;
+    EXPECT_TRUE(names.insert(info.name).second) << info.name;
+    EXPECT_EQ(info.type == MetricType::kHistogram, !info.buckets.empty()) << info.name;
+    const bool total = info.name.size() > 6 && info.name.substr(info.name.size() - 6) == "_total";
+    EXPECT_EQ(info.type == MetricType::kCounter, total) << info.name;
+    EXPECT_FALSE(info.help.empty()) << info.name;
+  }
+}
+
+TEST(MetricsTest, DocumentationIsMadeFromTheTable) {
+  const std::string path = std::string(TUTTI_SOURCE_DIR) + "/docs/metrics.md";
+  if (std::getenv("TUTTI_UPDATE_DOCS") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    std::ofstream(path) << MetricsMarkdown();
+  }
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), MetricsMarkdown()) << "run operator_test with TUTTI_UPDATE_DOCS=1";
+}
+
+TEST(MetricsTest, CountersGaugesAndHistogramsAreRendered) {
+  Metrics metrics;
+  metrics.Add(Metric::kAdmittedWorkloads, {"cq-a", "high"});
+  metrics.Add(Metric::kAdmittedWorkloads, {"cq-a", "high"}, 2);
+  metrics.Set(Metric::kPendingWorkloads, {"cq-a", "active"}, 7);
+  metrics.Observe(Metric::kAdmissionWaitTime, {"cq-a", ""}, 6);
+  metrics.Set(Metric::kObjects, {"Job"}, 3);
+  const std::string page = metrics.Render();
+  EXPECT_THAT(page, testing::HasSubstr("# TYPE kueue_admitted_workloads_total counter\n"));
+  EXPECT_THAT(page, testing::HasSubstr("kueue_admitted_workloads_total{cluster_queue=\"cq-a\",priority_class="
+                                       "\"high\",replica_role=\"standalone\"} 3\n"));
+  EXPECT_THAT(page, testing::HasSubstr("kueue_pending_workloads{cluster_queue=\"cq-a\",replica_role="
+                                       "\"standalone\",status=\"active\"} 7\n"));
+  EXPECT_THAT(page, testing::ContainsRegex("kueue_admission_wait_time_seconds_bucket\\{.*le=\"5\"\\} 0\n"));
+  EXPECT_THAT(page, testing::ContainsRegex("kueue_admission_wait_time_seconds_bucket\\{.*le=\"10\"\\} 1\n"));
+  EXPECT_THAT(page, testing::HasSubstr("tutti_objects{kind=\"Job\"} 3\n"));
+}
+
+TEST(MetricsTest, WaitBucketsAreKueues) {
+  const auto& buckets = InfoOf(Metric::kQuotaReservedWaitTime).buckets;
+  EXPECT_THAT(buckets, testing::ElementsAre(1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240));
+  EXPECT_EQ(InfoOf(Metric::kAdmissionWaitTime).buckets.size(), 16U);
+}
+
+TEST(MetricsTest, SeriesOfADeletedQueueVanish) {
+  Metrics metrics;
+  for (const std::string_view queue : {"cq-a", "cq-b"}) {
+    metrics.Set(Metric::kPendingWorkloads, {queue, "active"}, 1);
+    metrics.Add(Metric::kEvictedWorkloads, {queue, "Preempted", "", ""});
+    metrics.Set(Metric::kResourceUsage, {"cohort", queue, "f", "cpu"}, 1);
+    metrics.Observe(Metric::kAdmissionWaitTime, {queue, ""}, 1);
+    metrics.Set(Metric::kLocalQueuePendingWorkloads, {queue, "ns", "active"}, 1);
+  }
+  metrics.RemoveClusterQueue("cq-a");
+  EXPECT_THAT(metrics.Render(), testing::Not(testing::HasSubstr("cluster_queue=\"cq-a\"")));
+  EXPECT_THAT(metrics.Render(), testing::HasSubstr("cluster_queue=\"cq-b\""));
+  EXPECT_EQ(metrics.ValueForTest(Metric::kLocalQueuePendingWorkloads, {"cq-a", "ns", "active"}), 1);
+  metrics.RemoveLocalQueue({"ns", "cq-a"});
+  EXPECT_THAT(metrics.Render(), testing::Not(testing::HasSubstr("cq-a")));
+  metrics.Set(Metric::kPendingWorkloads, {"cq-a", "active"}, 5);  // the queue comes back
+  EXPECT_EQ(metrics.ValueForTest(Metric::kPendingWorkloads, {"cq-a", "active"}), 5);
+}
+
+TEST(MetricsTest, RoleChangesTheLabelAndDropsOldGauges) {
+  Metrics metrics;
+  metrics.SetRole("follower");
+  metrics.Set(Metric::kPendingWorkloads, {"cq", "active"}, 1);
+  metrics.Add(Metric::kAdmittedWorkloads, {"cq", ""});
+  metrics.SetRole("leader");
+  metrics.Set(Metric::kPendingWorkloads, {"cq", "active"}, 2);
+  const std::string page = metrics.Render();
+  EXPECT_THAT(page, testing::HasSubstr("kueue_pending_workloads{cluster_queue=\"cq\",replica_role=\"leader\""));
+  EXPECT_THAT(page,
+              testing::Not(testing::HasSubstr("kueue_pending_workloads{cluster_queue=\"cq\",replica_role=\"follower\"")));
+  EXPECT_THAT(page, testing::HasSubstr("kueue_admitted_workloads_total{cluster_queue=\"cq\",priority_class=\"\","
+                                       "replica_role=\"follower\"} 1"));
+}
+
+TEST(MetricsTest, ProcessNumbersAreThere) {
+  Metrics metrics;
+  const std::string page = metrics.Render();
+  EXPECT_GT(metrics.ValueForTest(Metric::kProcessResident), 1e6);
+  EXPECT_GT(metrics.ValueForTest(Metric::kProcessOpenFds), 2);
+  EXPECT_GT(metrics.ValueForTest(Metric::kProcessStartTime), 1.6e9);
+  EXPECT_THAT(page, testing::HasSubstr("process_cpu_seconds_total"));
+}
+
+TEST(MetricsTest, ThreadsMayCountWhileThePageIsMade) {
+  Metrics metrics;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&metrics, t] {
+      for (int i = 0; i < 1000; ++i) {
+        metrics.Add(Metric::kApiWrites, {"PATCH", "jobs", "200"});
+        metrics.Set(Metric::kPendingWorkloads, {"cq" + std::to_string(t), "active"}, i);
+        if (i % 100 == 0) {
+          metrics.RemoveClusterQueue("cq" + std::to_string(t));
+          EXPECT_FALSE(metrics.Render().empty());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(metrics.ValueForTest(Metric::kApiWrites, {"PATCH", "jobs", "200"}), 4000);
+}
+
+}  // namespace
+}  // namespace tutti
