@@ -73,13 +73,29 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
   }
   Explanation out{cls.refusal.reason, cls.refusal.Fingerprint(), ""};
   if (with_text) {
-    std::vector<std::string> names;
-    for (const PodSetSpec& spec : *cls.pod_sets) {
-      names.push_back(spec.name);
-    }
-    out.text = Text(cls.refusal, names, tables_);
+    out.text = TextOf(cls, cls.refusal);
   }
   return out;
+}
+
+std::string EngineImpl::TextOf(const WorkloadClass& cls, const Refusal& refusal) const {
+  std::vector<std::string> names;
+  for (const PodSetSpec& spec : *cls.pod_sets) {
+    names.push_back(spec.name);
+  }
+  return Text(refusal, names, tables_);
+}
+
+// Admissions after a class was refused may have made it worse for it: ask again.
+void EngineImpl::Refresh(QueueState& queue, ClassId id) {
+  const WorkloadClass& cls = queue.pending->Class(id);
+  if (cls.ready || cls.refusal.held_back || cls.refused_at == admissions_) {
+    return;
+  }
+  Assignment now = Assign(Context(queue), Key(*cls.members.begin()).id, *cls.pod_sets, {});
+  if (now.mode != FitMode::kFit) {
+    Park(queue, id, now);
+  }
 }
 
 std::optional<PendingDecision> EngineImpl::WhyPending(const std::string& id) const {
@@ -89,6 +105,19 @@ std::optional<PendingDecision> EngineImpl::WhyPending(const std::string& id) con
     return std::nullopt;
   }
   Explanation why = Explain(known, /*with_text=*/true);
+  // The reason is that of the last pass, the numbers are those of now.
+  const WorkloadState& workload = Workload(known);
+  if (workload.place == Place::kQueued && why.reason != PendingReason::kBehindHead &&
+      Queue(workload.queue).health.active) {
+    const QueueState& queue = Queue(workload.queue);
+    const WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(known));
+    if (cls.tried && !cls.refusal.held_back) {
+      const Assignment now = Assign(Context(queue), id, *cls.pod_sets, {});
+      if (now.mode != FitMode::kFit) {
+        return PendingDecision{id, now.refusal.reason, TextOf(cls, now.refusal)};
+      }
+    }
+  }
   return PendingDecision{id, why.reason, std::move(why.text)};
 }
 
@@ -128,6 +157,14 @@ void EngineImpl::TellAll(PassResult& result) {
 
 void EngineImpl::TellQueue(QueueState& queue, PassResult& result) {
   const WorkloadId first = queue.pending->First();
+  if (queue.health.active && first.Valid()) {
+    Refresh(queue, queue.pending->ClassOf(first));
+  }
+  for (size_t index = 0; index < queue.changed.size(); ++index) {  // grows while walked
+    if (queue.pending->HasClass(queue.changed[index])) {
+      Refresh(queue, queue.changed[index]);
+    }
+  }
   std::vector<WorkloadId> listeners = std::move(queue.untold);
   queue.untold.clear();
   bool everybody = queue.tell_all;

@@ -190,11 +190,15 @@ class EngineImpl final : public Engine {
   bool Cycle(PassResult& result);
   bool TryAdmit(Entry& entry, PassResult& result);
   void Commit(Entry& entry, AdmitDecision decision, PassResult& result);
-  void ParkEntry(Entry& entry, Refusal refusal);
+  void Park(QueueState& queue, ClassId id, Assignment& assignment);
+  void ParkHeldBack(Entry& entry);
+  void Refuse(QueueState& queue, ClassId id, Refusal refusal);
   [[nodiscard]] AssignContext Context(const QueueState& queue) const;
 
   // --- explanations (engine_explain.cc) ---
+  [[nodiscard]] std::string TextOf(const WorkloadClass& cls, const Refusal& refusal) const;
   [[nodiscard]] Explanation Explain(WorkloadId id, bool with_text) const;
+  void Refresh(QueueState& queue, ClassId id);
   void TellAll(PassResult& result);
   void TellQueue(QueueState& queue, PassResult& result);
   void TellOne(WorkloadId id, bool numbers_too, PassResult& result);
@@ -224,6 +228,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Capacity> capacity_;
   uint64_t seen_capacity_version_ = 0;
   uint64_t reservations_ = 0;  // grows with each reservation made by a pass
+  uint64_t admissions_ = 0;    // grows with each admission
   bool needs_pass_ = false;
 };
 

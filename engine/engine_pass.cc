@@ -110,25 +110,37 @@ Usage EngineImpl::HoldAmounts(const QueueState& queue, const Usage& usage, int l
   return hold;
 }
 
-void EngineImpl::ParkEntry(Entry& entry, Refusal refusal) {
-  QueueState& queue = Queue(entry.queue);
-  WorkloadClass& cls = queue.pending->Class(entry.cls);
+// Writes down why the class is not admitted and takes it out of the candidates.
+void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
+  WorkloadClass& cls = queue.pending->Class(id);
   cls.tried = true;
+  cls.refused_at = admissions_;
   cls.waits_for_nodes =
       std::any_of(refusal.facts.begin(), refusal.facts.end(), [](const Fact& fact) {
         return fact.kind == FactKind::kNoPlace || fact.kind == FactKind::kNeverFits;
       });
-  cls.hold.clear();
-  cls.hold_level = entry.level;
-  if (!refusal.held_back && entry.assignment.mode == FitMode::kNoCandidates) {
-    cls.hold = entry.assignment.usage;
-  }
   cls.refusal = std::move(refusal);
   if (const uint64_t fingerprint = cls.refusal.Fingerprint(); fingerprint != cls.told) {
     cls.told = fingerprint;
-    queue.changed.push_back(entry.cls);
+    queue.changed.push_back(id);
   }
-  queue.pending->Park(entry.cls);
+  queue.pending->Park(id);
+}
+
+void EngineImpl::Park(QueueState& queue, ClassId id, Assignment& assignment) {
+  WorkloadClass& cls = queue.pending->Class(id);
+  cls.hold = assignment.mode == FitMode::kNoCandidates ? assignment.usage : Usage{};
+  cls.hold_level = assignment.borrowing;
+  Refuse(queue, id, std::move(assignment.refusal));
+}
+
+void EngineImpl::ParkHeldBack(Entry& entry) {
+  QueueState& queue = Queue(entry.queue);
+  queue.pending->Class(entry.cls).hold.clear();
+  Refusal refusal;
+  refusal.reason = PendingReason::kWaitingForQuota;
+  refusal.held_back = true;
+  Refuse(queue, entry.cls, std::move(refusal));
 }
 
 // True when something happened, so that another cycle may find more.
@@ -167,7 +179,7 @@ bool EngineImpl::Cycle(PassResult& result) {
       const Usage hold = entry.assignment.mode == FitMode::kNoCandidates
                              ? HoldAmounts(queue, entry.assignment.usage, entry.level)
                              : Usage{};
-      ParkEntry(entry, std::move(entry.assignment.refusal));
+      Park(Queue(entry.queue), entry.cls, entry.assignment);
       for (const auto& [pair, amount] : hold) {
         holds.AddUsage(queue.node, pair, amount);
       }
@@ -180,10 +192,7 @@ bool EngineImpl::Cycle(PassResult& result) {
           std::move(entry->assignment.next_flavor);
     } else {
       // Nothing but the hold of a waiting head stands against it, and that will not move by itself.
-      Refusal refusal;
-      refusal.reason = PendingReason::kWaitingForQuota;
-      refusal.held_back = true;
-      ParkEntry(*entry, std::move(refusal));
+      ParkHeldBack(*entry);
     }
   }
   return progress || !skipped.empty();
@@ -288,6 +297,7 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   workload.told = 0;
   workload.told_text = 0;
   workload.usage = std::move(entry.assignment.usage);
+  ++admissions_;
   queue.book.Add(workload.usage, false, +1);
   Local(workload.local_queue).book.Add(workload.usage, false, +1);
   for (const auto& [pair, amount] : workload.usage) {

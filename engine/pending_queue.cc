@@ -91,6 +91,8 @@ void PendingQueue::Park(ClassId id) {
   }
   if (known.waits_for_nodes) {
     node_waiters_.insert(id);
+  } else {
+    node_waiters_.erase(id);
   }
 }
 

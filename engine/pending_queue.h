@@ -53,6 +53,7 @@ struct WorkloadClass {
   bool waits_for_nodes = false; // the refusal may change when nodes or pods do
   Usage hold;                   // quota that a parked StrictFIFO head keeps others from borrowing
   int hold_level = 0;
+  uint64_t refused_at = 0;      // number of admissions at that time
   std::vector<size_t> next_flavor;  // where to go on within the running pass
   uint64_t told = 0;                // fingerprint that all members have been told
 };
