@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A deep queue: what ten thousand waiting jobs cost, and that the next one still starts at once.
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tutti.dev/e2e/cluster"
+)
+
+func TestDeepQueue(t *testing.T) {
+	ctx := t.Context()
+	depth := 300
+	if os.Getenv("TUTTI_E2E_LONG") != "" {
+		depth = 10_000
+	}
+	c := cluster.ForTest(t, cluster.Options{})
+	if err := c.InstallTutti(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	waitForPolicies(t, c)
+	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ApplyYAML(ctx, oneTeam); err != nil {
+		t.Fatal(err)
+	}
+	tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle, err := tutti.RSS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued := func(name string, pods int32, runFor string) *batchv1.Job {
+		j := job(name, pods, map[string]string{cluster.RunFor: runFor})
+		j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "lq"}
+		return j
+	}
+	createJob(t, c, queued("first", 4, "10m"))
+	eventually(t, 30*time.Second, "the first job to start", func(ctx context.Context) (bool, error) {
+		j, err := c.Kube.BatchV1().Jobs("team").Get(ctx, "first", metav1.GetOptions{})
+		return err == nil && j.Status.Active == 4, err
+	})
+	begin := time.Now()
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for i := next.Add(1); i <= int64(depth); i = next.Add(1) {
+				j := queued(fmt.Sprintf("waiting-%05d", i), 1+int32(i%4), "10m")
+				if _, err := c.Kube.BatchV1().Jobs("team").Create(ctx, j, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	created := time.Since(begin)
+	eventually(t, 10*time.Minute, "all Workloads to be pending with a reason", func(ctx context.Context) (bool, error) {
+		metrics, err := tutti.Metrics(ctx)
+		if err != nil {
+			return false, err
+		}
+		pending := metrics.Sum("kueue_pending_workloads", map[string]string{"cluster_queue": "team"})
+		writes := metrics.Sum("tutti_api_writes_total", map[string]string{"resource": "workloads/status"})
+		return int(pending) == depth && int(writes) >= depth, nil
+	})
+	settled := time.Since(begin)
+	full, err := tutti.RSS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpuBefore, err := tutti.CPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := time.Now()
+	if err := c.Kube.BatchV1().Jobs("team").Delete(ctx, "first", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		t.Fatal(err)
+	}
+	var started time.Duration
+	eventually(t, 60*time.Second, "the next job to start", func(ctx context.Context) (bool, error) {
+		list, err := c.Kube.BatchV1().Jobs("team").List(ctx, metav1.ListOptions{Limit: 50})
+		if err != nil {
+			return false, err
+		}
+		for _, j := range list.Items {
+			if j.Name != "first" && j.Spec.Suspend != nil && !*j.Spec.Suspend {
+				started = time.Since(released)
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	cpuAfter, err := tutti.CPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d waiting jobs: created in %v, all told why after %v; RSS idle %d MiB, full %d MiB; "+
+		"next start %v after the deletion; operator CPU %v before, %v for the start",
+		depth, created.Round(time.Millisecond), settled.Round(time.Millisecond), idle>>20, full>>20,
+		started.Round(time.Millisecond), cpuBefore, cpuAfter-cpuBefore)
+}
+
+var background = metav1.DeletePropagationBackground
