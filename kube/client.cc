@@ -179,7 +179,7 @@ Result<Json> DecodeAnswer(Result<HttpResponse> answer) {
   if (!answer) {
     return Fail(std::move(answer.error()));
   }
-  Result<Json> json = Json::Parse(answer->body);
+  Result<Json> json = Json::ParseLenient(answer->body);
   if (answer->status >= 200 && answer->status < 300) {
     if (!json) {
       return Fail(json.error().With("answer of the API server"));

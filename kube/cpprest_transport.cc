@@ -434,12 +434,16 @@ class Core : public std::enable_shared_from_this<Core> {
       wake_.notify_one();
       idle_.wait(lock, [this] { return orphans_.empty(); });
     }
-    if (!helper_.joinable()) {
-      return;
+  }
+
+  // After it nothing is called back any more.
+  void Shutdown() {
+    Close();
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+      wake_.notify_one();
     }
-    stop_ = true;
-    wake_.notify_one();
-    lock.unlock();
     helper_.join();
   }
 
@@ -620,7 +624,7 @@ class Core : public std::enable_shared_from_this<Core> {
 class CpprestTransport final : public Transport {
  public:
   explicit CpprestTransport(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-  ~CpprestTransport() override { core_->Close(); }
+  ~CpprestTransport() override { core_->Shutdown(); }
 
   RequestId Send(HttpRequest request, std::function<void(Result<HttpResponse>)> done) override {
     return core_->Add(std::move(request), /*stream=*/false, std::move(done), {});

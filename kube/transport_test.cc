@@ -87,8 +87,8 @@ class Server {
       }
       const std::string head = data.substr(0, end + 4);
       data.erase(0, end + 4);
-      if (const size_t at = head.find("Content-Length: "); at != std::string::npos) {
-        const size_t length = std::stoul(head.substr(at + 16));
+      if (const size_t at = head.find("Content-Length:"); at != std::string::npos) {
+        const size_t length = std::stoul(head.substr(at + 15));
         while (data.size() < length) {
           const ssize_t n = ::recv(socket, buffer, sizeof buffer, 0);
           if (n <= 0) {
@@ -206,8 +206,8 @@ TEST(TransportTest, SendsMethodBodyAndCredentialsAndReturnsTheAnswer) {
   EXPECT_EQ(answer->body, "busy");
   EXPECT_EQ(answer->retry_after, 3s);
   EXPECT_EQ(seen.rfind("PATCH /prefix/api/v1/x?a=b%20c HTTP/1.1", 0), 0U) << seen;
-  EXPECT_NE(seen.find("Authorization: Bearer secret"), std::string::npos) << seen;
-  EXPECT_NE(seen.find("Content-Type: application/merge-patch+json"), std::string::npos) << seen;
+  EXPECT_NE(seen.find("Authorization:Bearer secret"), std::string::npos) << seen;
+  EXPECT_NE(seen.find("Content-Type:application/merge-patch+json"), std::string::npos) << seen;
 }
 
 TEST(TransportTest, ATokenFileIsReadAgainAfterItWasRefused) {

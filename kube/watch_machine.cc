@@ -94,7 +94,8 @@ WatchMachine::Next WatchMachine::Backoff(Time now, const Error* error) {
 WatchMachine::Next WatchMachine::Relist(Time now) {
   ++counters_.expired;
   relist_ = true;
-  return failures_ == 0 ? (++failures_, BeginList(now)) : Backoff(now);
+  // At once, unless this list itself has expired before.
+  return std::exchange(expired_, true) ? Backoff(now) : BeginList(now);
 }
 
 void WatchMachine::Put(WatchItem& item, bool from_list, std::vector<UntypedWatchEvent>& out) {
@@ -159,6 +160,7 @@ void WatchMachine::FinishList(std::vector<UntypedWatchEvent>& out) {
   out.push_back({synced_ ? WatchEventType::kRelisted : WatchEventType::kSynced, {}, nullptr, nullptr});
   synced_ = true;
   relist_ = false;
+  expired_ = false;
   failures_ = 0;
 }
 

@@ -114,6 +114,7 @@ class WatchMachine {
   WatchLimits limits_;
   State state_ = State::kIdle;
   bool relist_ = true;  // the next attempt starts with a list
+  bool expired_ = false;  // a 410 since the last complete list
   bool streaming_;        // ask for streaming lists
   bool synced_ = false;
   Time watch_started_ = kNoTime;

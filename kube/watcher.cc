@@ -36,7 +36,7 @@ WatchItem DecodeListItem(const Json& object, const DecodeFn& decode) {
 
 WatchItem DecodeWatchLine(std::string_view line, const DecodeFn& decode) {
   WatchItem item;
-  const Result<Json> json = Json::Parse(line);
+  const Result<Json> json = Json::ParseLenient(line);
   if (!json) {
     item.type = WatchItem::Type::kError;
     item.error = json.error().With("watch event");
