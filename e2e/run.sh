@@ -20,6 +20,7 @@ export TUTTI_E2E_LOGS=${TUTTI_E2E_LOGS:-$TUTTI_CACHE/e2e-logs}
 export CGO_ENABLED=0 GOTOOLCHAIN=local
 
 pattern=.
+packages=./... # with a pattern: the suite alone
 timeout=60m
 part=all
 while (($#)); do
@@ -33,7 +34,10 @@ while (($#)); do
       echo "run.sh: unknown option $1 (usage: e2e/run.sh [--long] [--unit|--suite] [PATTERN])" >&2
       exit 2
       ;;
-    *) pattern=$1 ;;
+    *)
+      pattern=$1
+      packages=./suite/...
+      ;;
   esac
   shift
 done
