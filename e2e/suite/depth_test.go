@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tutti.dev/e2e/cluster"
@@ -47,12 +46,8 @@ func TestDeepQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queued := func(name string, pods int32, runFor string) *batchv1.Job {
-		j := job(name, pods, map[string]string{cluster.RunFor: runFor})
-		j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "lq"}
-		return j
-	}
-	createJob(t, c, queued("first", 4, "10m"))
+	log := followJobs(t, c, "team")
+	createJob(t, c, teamJob("first", 4, "1", "10m"))
 	eventually(t, 30*time.Second, "the first job to start", func(ctx context.Context) (bool, error) {
 		j, err := c.Kube.BatchV1().Jobs("team").Get(ctx, "first", metav1.GetOptions{})
 		return err == nil && j.Status.Active == 4, err
@@ -63,7 +58,7 @@ func TestDeepQueue(t *testing.T) {
 	for range 8 {
 		wait.Go(func() {
 			for i := next.Add(1); i <= int64(depth); i = next.Add(1) {
-				j := queued(fmt.Sprintf("waiting-%05d", i), 1+int32(i%4), "10m")
+				j := teamJob(fmt.Sprintf("waiting-%05d", i), 1+int32(i%4), "1", "10m")
 				if _, err := c.Kube.BatchV1().Jobs("team").Create(ctx, j, metav1.CreateOptions{}); err != nil {
 					t.Error(err)
 					return
@@ -95,20 +90,8 @@ func TestDeepQueue(t *testing.T) {
 	if err := c.Kube.BatchV1().Jobs("team").Delete(ctx, "first", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 		t.Fatal(err)
 	}
-	var started time.Duration
-	eventually(t, 60*time.Second, "the next job to start", func(ctx context.Context) (bool, error) {
-		list, err := c.Kube.BatchV1().Jobs("team").List(ctx, metav1.ListOptions{Limit: 50})
-		if err != nil {
-			return false, err
-		}
-		for _, j := range list.Items {
-			if j.Name != "first" && j.Spec.Suspend != nil && !*j.Spec.Suspend {
-				started = time.Since(released)
-				return true, nil
-			}
-		}
-		return false, nil
-	})
+	log.wait(t, 60*time.Second, "next job", func() bool { return len(log.order) > 1 })
+	started := log.releasedAt(log.order[1]).Sub(released)
 	cpuAfter, err := tutti.CPU()
 	if err != nil {
 		t.Fatal(err)
@@ -118,5 +101,3 @@ func TestDeepQueue(t *testing.T) {
 		depth, created.Round(time.Millisecond), settled.Round(time.Millisecond), idle>>20, full>>20,
 		started.Round(time.Millisecond), cpuBefore, cpuAfter-cpuBefore)
 }
-
-var background = metav1.DeletePropagationBackground

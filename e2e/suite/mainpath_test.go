@@ -44,6 +44,7 @@ func TestMainPath(t *testing.T) {
 	if err := c.InstallTutti(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
+	waitForPolicies(t, c)
 	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -56,13 +57,8 @@ func TestMainPath(t *testing.T) {
 	if _, err := c.StartTutti(ctx, cluster.TuttiOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	queued := func(name string, pods int32) *batchv1.Job {
-		j := job(name, pods, map[string]string{cluster.RunFor: "2s"})
-		j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "lq"}
-		return j
-	}
-	createJob(t, c, queued("first", 4))
-	createJob(t, c, queued("second", 2))
+	createJob(t, c, teamJob("first", 4, "1", "2s"))
+	createJob(t, c, teamJob("second", 2, "1", "2s"))
 	waitForJob(t, c, "first", batchv1.JobComplete)
 	waitForJob(t, c, "second", batchv1.JobComplete)
 	eventually(t, 20*time.Second, "groups to be gone", func(ctx context.Context) (bool, error) {

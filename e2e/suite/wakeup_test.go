@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How soon the next job starts when something frees capacity or quota.
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tutti.dev/e2e/cluster"
+	"tutti.dev/e2e/observe"
+)
+
+func TestWakeUp(t *testing.T) { runWakeUp(t, false) }
+
+func podsRunning(c *cluster.Cluster, jobName string, want int) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		pods, err := c.Kube.CoreV1().Pods("team").List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + jobName})
+		if err != nil {
+			return false, err
+		}
+		running := 0
+		for _, pod := range pods.Items {
+			if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+				running++
+			}
+		}
+		return running == want, nil
+	}
+}
+
+func runWakeUp(t *testing.T, gatesOff bool) {
+	const repeats = 20
+	ctx := t.Context()
+	c, _ := startTeam(t, gatesOff, cluster.NodeSpec{Count: 1, Prefix: "base", CPU: "4"}, roomyTeam, cluster.TuttiOptions{})
+	log := followJobs(t, c, "team")
+
+	foreign := func(name, node string) {
+		grace := int64(0)
+		_, err := c.Kube.CoreV1().Pods("other").Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: &grace, Containers: []corev1.Container{{
+				Name: "c", Image: "example.org/foreign:1",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}},
+			}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(name string) {
+		grace := int64(0)
+		if err := c.Kube.CoreV1().Pods("other").Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func(job string) {
+		deleteJob(t, c, job)
+		eventually(t, 30*time.Second, "the pods of "+job+" to be gone", podsRunning(c, job, 0))
+	}
+	// The time from the start of the change's request to the Job's release as a watch shows it: longer
+	// than from the API server's event, by the request itself.
+	measure := func(job string, change func()) time.Duration {
+		begin := time.Now()
+		change()
+		log.wait(t, 20*time.Second, "release of "+job, func() bool { _, ok := log.released[job]; return ok })
+		return log.releasedAt(job).Sub(begin)
+	}
+	report := func(t *testing.T, times []time.Duration) {
+		slices.Sort(times)
+		p50, p95 := observe.Percentile(times, 50), observe.Percentile(times, 95)
+		t.Logf("%d repeats: p50 %v, p95 %v, max %v", len(times), p50.Round(time.Millisecond), p95.Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
+		if p95 > time.Second {
+			t.Errorf("p95 is %v, more than 1 s", p95)
+		}
+	}
+
+	foreign("full", "base-0")
+	t.Run("node added", func(t *testing.T) {
+		var times []time.Duration
+		for i := range repeats {
+			name := fmt.Sprintf("node-%d", i)
+			createJob(t, c, teamJob(name, 2, "2", ""))
+			waitPending(t, c, name, "Pending", "cpu")
+			var nodes []string
+			times = append(times, measure(name, func() {
+				var err error
+				nodes, err = c.AddNodes(ctx, cluster.NodeSpec{Count: 1, Prefix: fmt.Sprintf("extra-%d", i), CPU: "4"})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}))
+			gone(name)
+			if err := c.RemoveNode(ctx, nodes[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report(t, times)
+	})
+	t.Run("foreign pod ended", func(t *testing.T) {
+		var times []time.Duration
+		for i := range repeats {
+			name := fmt.Sprintf("pod-%d", i)
+			createJob(t, c, teamJob(name, 2, "2", ""))
+			waitPending(t, c, name, "Pending", "cpu")
+			times = append(times, measure(name, func() { remove("full") }))
+			gone(name)
+			foreign("full", "base-0")
+		}
+		report(t, times)
+	})
+	remove("full")
+	t.Run("quota raised", func(t *testing.T) {
+		var times []time.Duration
+		for i := range repeats {
+			name := fmt.Sprintf("quota-%d", i)
+			patchQuota(t, c, "team", "default", "1")
+			createJob(t, c, teamJob(name, 2, "2", ""))
+			waitPending(t, c, name, "Pending", "cpu")
+			times = append(times, measure(name, func() { patchQuota(t, c, "team", "default", "4") }))
+			gone(name)
+		}
+		report(t, times)
+	})
+	t.Run("job finished", func(t *testing.T) {
+		patchQuota(t, c, "team", "default", "4")
+		var times []time.Duration
+		previous := "done-start"
+		createJob(t, c, teamJob(previous, 2, "2", "1s"))
+		for i := range repeats {
+			name := fmt.Sprintf("done-%d", i)
+			createJob(t, c, teamJob(name, 2, "2", "1s"))
+			log.wait(t, 30*time.Second, "release of "+name, func() bool { _, ok := log.released[name]; return ok })
+			log.mutex.Lock()
+			end, seen := log.done[previous]
+			begin := log.released[name]
+			log.mutex.Unlock()
+			if !seen || begin.Before(end) {
+				t.Fatalf("%s was released before %s had ended", name, previous)
+			}
+			times = append(times, begin.Sub(end))
+			previous = name
+		}
+		report(t, times)
+	})
+}
