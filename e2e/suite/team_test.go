@@ -78,7 +78,6 @@ func teamJob(name string, pods int32, cpu, runFor string) *batchv1.Job {
 	return j
 }
 
-
 func finished(j *batchv1.Job) bool {
 	for _, c := range j.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
