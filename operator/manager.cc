@@ -393,7 +393,12 @@ class Manager::Impl {
     }
     const Time started = loop_.Now();
     reconciler::Output output = core_->Step(started);
+    const bool decided = output.passes > 0;
+    const std::chrono::duration<double> stepped = loop_.Now() - started;
     Carry(std::move(output));
+    if (decided) {
+      metrics_.Observe(Metric::kPassSeconds, stepped.count());
+    }
     metrics_.Observe(Metric::kLoopTurnSeconds,
                      std::chrono::duration<double>(loop_.Now() - started).count());
     if (core_->Busy()) {

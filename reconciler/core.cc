@@ -278,6 +278,8 @@ Output Core::Step(Time now) {
 void Core::RunPass() {
   const engine::PassResult pass = engine_->RunPass(now_);
   Count("tutti_passes_total", {});
+  Count("tutti_pass_cycles_total", {}, pass.cycles);
+  ++out_.passes;
   for (const engine::PendingDecision& decision : pass.pending) {
     const auto slash = decision.id.find('/');
     const auto found =
@@ -312,6 +314,7 @@ void Core::ApplyAdmissions(const engine::PassResult& pass) {
     }
     Unit& unit = found->second;
     unit.assumed = decision;
+    unit.assumed_at = now_;
     unit.in_engine = Unit::InEngine::kReserved;
     unit.engine_key.clear();
     unit.pending.reset();

@@ -54,6 +54,7 @@ struct Unit {
 
   // The engine admitted it; the status is not written (or its Workload not created) yet.
   std::optional<engine::AdmitDecision> assumed;
+  Time assumed_at = kNoTime;  // of the decision: what the status says, however late it is written
   bool creating = false;    // the Workload's POST is under way
 
   // A pending reason that is not written yet.

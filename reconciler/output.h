@@ -80,6 +80,7 @@ struct Output {
   std::vector<EventRecord> events;
   std::vector<HistoryRow> history;
   std::vector<MetricSample> metrics;
+  int passes = 0;  // engine passes in this step
   std::vector<std::string> bugs;  // broken invariants that were survived; each is logged and counted
 };
 

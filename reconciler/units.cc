@@ -173,7 +173,7 @@ void Core::ReconcileUnit(Unit& unit) {
   }
   if (unit.assumed.has_value() && !workload->QuotaReserved()) {
     api::Workload next = *workload;
-    Reserve(next.status, *unit.assumed, now_);
+    Reserve(next.status, *unit.assumed, unit.assumed_at);
     EventOn(*workload, /*warning=*/false, "QuotaReserved",
             "Quota reserved in ClusterQueue " + unit.assumed->cluster_queue);
     EventOn(*workload, /*warning=*/false, "Admitted",
@@ -222,7 +222,7 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
   }
   if (unit.assumed.has_value() && !workload.QuotaReserved()) {
     api::Workload next = workload;
-    Reserve(next.status, *unit.assumed, now_);
+    Reserve(next.status, *unit.assumed, unit.assumed_at);
     History(HistoryKind::kQuotaReserved, unit, &next, "QuotaReserved", unit.assumed->note);
     Emit(unit, {ApplyStatus(next)});
     return;
