@@ -201,11 +201,12 @@ func clients(kubeconfig string) (kubernetes.Interface, dynamic.Interface, error)
 		return nil, nil, err
 	}
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
+	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, nil, err
 	}
-	dynamicClient, err := dynamic.NewForConfig(config)
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(config)
 	return client, dynamicClient, err
 }
 

@@ -6,6 +6,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -168,15 +169,15 @@ func ratios(tutti, other Result) string {
 
 // tryIt is said after --keep.
 func tryIt(s State, statePath string) string {
-	directory := s.Kubeconfig[:strings.LastIndexByte(s.Kubeconfig, '/')]
+	directory := filepath.Dir(s.Kubeconfig)
 	return fmt.Sprintf(`
-The cluster with Tutti stays up (process %d, since %s). Try:
+The cluster with Tutti stays up (process %d, since %s). Three things to try:
 
-  export KUBECONFIG=%s
-  %s get clusterqueues,workloads -A
-  %[4]s create -f %s/gang.yaml      # a gang of 8 pods, runs for 20 s
-  %[4]s -n vision describe workloads | tail -n 40
+  export KUBECONFIG=%s PATH=%s:$PATH
+  kubectl get clusterqueues,kueueworkloads -A
+  kubectl create -f %s/gang.yaml       # a gang of 8 pods with 8 GPUs each, runs for 20 s
+  kubectl -n vision describe kueueworkloads | tail -n 40
 
-Logs: %s. Stop it: ./quickstart.sh --clean, or kill %[1]d (state: %[7]s).
-`, s.PID, time.Now().Format("15:04"), s.Kubeconfig, s.Kubectl, directory, s.Logs, statePath)
+Logs: %[6]s. Stop it: ./quickstart.sh --clean, or kill %[1]d (its state: %[7]s).
+`, s.PID, time.Now().Format("15:04"), s.Kubeconfig, filepath.Dir(s.Kubectl), directory, s.Logs, statePath)
 }

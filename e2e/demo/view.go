@@ -84,10 +84,10 @@ func (v *view) close() { close(v.stop) }
 
 // teamView is one team now.
 type teamView struct {
-	jobs, gpus             int // of whole jobs
-	partJobs, partGPUs     int // of jobs that hold GPUs and aren't whole
-	waitingJobs, waitingOf int // jobs without a GPU, and what they ask for
-	finished               int
+	jobs, gpus            int // of whole jobs
+	partJobs, partGPUs    int // of jobs that hold GPUs and aren't whole
+	heldJobs, waitingJobs int // jobs without a GPU: suspended, and with pods that wait
+	finished              int
 }
 
 type picture struct {
@@ -144,9 +144,10 @@ func (v *view) look() picture {
 		case held > 0:
 			team.partJobs++
 			team.partGPUs += held
+		case job.Spec.Suspend != nil && *job.Spec.Suspend:
+			team.heldJobs++
 		default:
 			team.waitingJobs++
-			team.waitingOf += needs * gpus
 		}
 		mark := letter[job.Namespace]
 		if !whole {
@@ -188,15 +189,12 @@ func (v *view) render(in frameInput) []string {
 	lines := []string{
 		fmt.Sprintf("\x1b[1m%s\x1b[0m   %s %.0f of %.0f s", in.title, bar(in.elapsed, in.length, 24), min(in.elapsed, in.length), in.length),
 		"",
-		"  team                 GPUs in use / quota                    running   in part    waiting      done",
+		"  team                 GPUs in use / quota                    running  in part     held  pending     done",
 	}
-	cohort := map[string][2]int{}
-	waiting, running, part, finished := 0, 0, 0, 0
+	held, waiting, running, part, finished := 0, 0, 0, 0, 0
 	for _, t := range v.teams {
 		now := p.teams[t.Name]
 		used := now.gpus + now.partGPUs
-		c := cohort[t.Cohort]
-		cohort[t.Cohort] = [2]int{c[0] + used, c[1] + t.Quota}
 		quota := fmt.Sprint(t.Quota)
 		if t.Borrowing > 0 {
 			quota += fmt.Sprintf("+%d", t.Borrowing)
@@ -205,14 +203,15 @@ func (v *view) render(in frameInput) []string {
 		if used > t.Limit() {
 			over = "\x1b[31m over\x1b[0m"
 		}
-		lines = append(lines, fmt.Sprintf("  \x1b[%sm%-8s\x1b[0m %-8s %s %4d / %-7s%-5s %8d %9d %10d %9d", colours[t.Name[0]-32], t.Name,
-			t.Cohort, bar(float64(used), float64(t.Limit()), 16), used, quota, over, now.jobs, now.partJobs, now.waitingJobs, now.finished)+over)
+		lines = append(lines, fmt.Sprintf("  \x1b[%sm%-8s\x1b[0m %-8s %s %4d / %-7s%-5s %8d %8d %8d %8d %8d", colours[t.Name[0]-32], t.Name,
+			t.Cohort, bar(float64(used), float64(t.Limit()), 16), used, quota, over, now.jobs, now.partJobs, now.heldJobs, now.waitingJobs, now.finished)+over)
+		held += now.heldJobs
 		waiting += now.waitingJobs
 		running += now.jobs
 		part += now.partJobs
 		finished += now.finished
 	}
-	lines = append(lines, fmt.Sprintf("  %-17s %-39s %9d %9d %10d %9d   of %d submitted", "together", "", running, part, waiting, finished, p.submitted), "")
+	lines = append(lines, fmt.Sprintf("  %-56s %8d %8d %8d %8d %8d of %d", "together", running, part, held, waiting, finished, p.submitted), "")
 	lines = append(lines, v.map8(p)...)
 	seconds := max(in.report.Seconds, 0.001)
 	lines = append(lines, "", fmt.Sprintf("  so far: %.0f GPUs at work on average, %.0f held by jobs that aren't whole; kube-scheduler %.1f CPU-s",
@@ -308,18 +307,19 @@ func (v *view) reasons(width int) []string {
 // line is the short form for output that isn't a terminal.
 func (v *view) line(title string, elapsed, length float64, r count.Report) string {
 	p := v.look()
-	waiting, running, part, finished := 0, 0, 0, 0
+	held, waiting, running, part, finished := 0, 0, 0, 0, 0
 	var used []string
 	for _, t := range v.teams {
 		now := p.teams[t.Name]
+		held += now.heldJobs
 		waiting += now.waitingJobs
 		running += now.jobs
 		part += now.partJobs
 		finished += now.finished
 		used = append(used, fmt.Sprintf("%s %d/%d", t.Name, now.gpus+now.partGPUs, t.Limit()))
 	}
-	return fmt.Sprintf("  %3.0f of %.0f s: %d submitted, %d waiting, %d in part, %d running, %d done; GPUs %s",
-		min(elapsed, length), length, p.submitted, waiting, part, running, finished, strings.Join(used, ", "))
+	return fmt.Sprintf("  %3.0f of %.0f s: %d submitted: %d held, %d pending, %d in part, %d running, %d done; GPUs %s",
+		min(elapsed, length), length, p.submitted, held, waiting, part, running, finished, strings.Join(used, ", "))
 }
 
 func condition(object *unstructured.Unstructured, kind string) map[string]any {
