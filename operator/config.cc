@@ -182,9 +182,16 @@ void ReadManager(Section* root, Config* config) {
   certs.Finish();
 
   Section connection = root->Sub("clientConnection");
-  connection.Number("qps", &config->client_qps);
-  connection.Int("burst", 0, std::numeric_limits<int32_t>::max(), &config->client_burst);
+  double qps = 0;
+  int32_t burst = 0;
+  connection.Number("qps", &qps);
+  connection.Int("burst", 0, std::numeric_limits<int32_t>::max(), &burst);
   connection.Finish();
+  if (root->Present("clientConnection")) {
+    config->notes.emplace_back(
+        "clientConnection is accepted and has no effect: the number of writes at the same time is "
+        "limited instead (maxConcurrentWrites)");
+  }
 }
 
 void ReadJobs(Section* root, Config* config) {
@@ -215,6 +222,11 @@ void ReadJobs(Section* root, Config* config) {
                &ready.backoff_max_seconds);
   strategy.Finish();
   wait.Finish();
+  if (root->Present("waitForPodsReady")) {
+    config->notes.emplace_back(
+        "waitForPodsReady is accepted; this version watches that pods are placed (landing.timeout of "
+        "TuttiConfiguration), not that they become ready");
+  }
 
   Section integrations = root->Sub("integrations");
   size_t at = 0;
@@ -227,21 +239,18 @@ void ReadJobs(Section* root, Config* config) {
     ++at;
   }
   integrations.Refuse("externalFrameworks", "external frameworks");
-  integrations.Texts("labelKeysToCopy", &config->label_keys_to_copy);
+  integrations.Refuse("labelKeysToCopy", "copying labels to Workloads");
   integrations.Finish();
 
   Section resources = root->Sub("resources");
-  resources.Texts("excludeResourcePrefixes", &config->exclude_resource_prefixes);
+  resources.Refuse("excludeResourcePrefixes", "leaving resources out of the quota");
   resources.Refuse("quotaCheckStrategy", "ignoring undeclared resources", Json("BlockUndeclared"));
   resources.Refuse("transformations", "resource transformations");
   resources.Refuse("deviceClassMappings", "device class mappings");
   resources.Finish();
 
   Section policies = root->Sub("objectRetentionPolicies");
-  Section workloads = policies.Sub("workloads");
-  ReadOptionalSpan(&workloads, "afterFinished", &config->retention.after_finished);
-  ReadOptionalSpan(&workloads, "afterDeactivatedByKueue", &config->retention.after_deactivated);
-  workloads.Finish();
+  policies.Refuse("workloads", "deleting finished Workloads");
   policies.Finish();
 }
 

@@ -85,17 +85,6 @@ struct Config {
     int32_t backoff_max_seconds = 3600;
   } wait_for_pods_ready;
 
-  double client_qps = 300;  // negative = no limit
-  int32_t client_burst = 500;
-
-  std::vector<std::string> label_keys_to_copy;
-  std::vector<std::string> exclude_resource_prefixes;
-
-  struct Retention {
-    std::optional<Duration> after_finished;     // nothing = keep
-    std::optional<Duration> after_deactivated;  // nothing = keep
-  } retention;
-
   FeatureGates gates;
 
   // --- TuttiConfiguration ---

@@ -139,6 +139,14 @@ void Section::Texts(std::string_view field, std::vector<std::string>* out) {
 
 void Section::Choice(std::string_view field, const std::vector<std::string_view>& words,
                      const std::function<void(size_t)>& apply) {
+  // A bare Off is false in YAML; where Off is a word, it is meant.
+  if (const Json& raw = Raw(field); raw.IsBool() && !raw.AsBool()) {
+    const auto off = std::find(words.begin(), words.end(), "Off");
+    if (off != words.end()) {
+      apply(static_cast<size_t>(off - words.begin()));
+      return;
+    }
+  }
   const Json* value = Typed(field, &Json::IsString, "a text");
   if (value == nullptr) {
     return;

@@ -46,7 +46,6 @@ TEST(ConfigTest, EmptyTextGivesKueuesDefaults) {
   EXPECT_EQ(config->wait_for_pods_ready.timeout, minutes(30));
   EXPECT_FALSE(config->wait_for_pods_ready.block_admission);
   EXPECT_FALSE(config->wait_for_pods_ready.backoff_limit);
-  EXPECT_EQ(config->client_qps, 300);
   EXPECT_EQ(config->mode, Mode::kGreenfield);
   EXPECT_EQ(config->landing.timeout, seconds(60));
   EXPECT_EQ(config->ledger.path, "/var/lib/tutti/ledger.db");
@@ -91,17 +90,17 @@ waitForPodsReady:
   blockAdmission: true
   requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffBaseSeconds: 1, backoffMaxSeconds: 2}
 clientConnection: {qps: -1, burst: 7}
-integrations: {frameworks: [batch/job], labelKeysToCopy: [a, b]}
-resources: {excludeResourcePrefixes: [example.com], quotaCheckStrategy: BlockUndeclared}
-featureGates: {UnadmittedWorkloadsObservability: true}
-objectRetentionPolicies: {workloads: {afterFinished: 1h, afterDeactivatedByKueue: 0s}}
+integrations: {frameworks: [batch/job], labelKeysToCopy: []}
+resources: {excludeResourcePrefixes: [], quotaCheckStrategy: BlockUndeclared}
+featureGates: {FlavorFungibility: true, MultiKueue: false}
+objectRetentionPolicies: {workloads: {}}
 visibilityServer: {bindAddress: 0.0.0.0, bindPort: 8082}
 multiKueue: {gcInterval: 1m0s, origin: multikueue}
 ---
 apiVersion: config.tutti.dev/v1alpha1
 kind: TuttiConfiguration
 mode: Observe
-nativeGang: "Off"
+nativeGang: Off
 landing: {timeout: 2m, backoffBase: 1s, backoffMax: 5s}
 pendingReasonDelay: 0s
 capacity: {mode: Release}
@@ -133,12 +132,7 @@ metricsPlain: true
   EXPECT_EQ(config->wait_for_pods_ready.recovery_timeout, minutes(3));
   EXPECT_TRUE(config->wait_for_pods_ready.requeue_by_creation);
   EXPECT_EQ(config->wait_for_pods_ready.backoff_limit, 0);
-  EXPECT_EQ(config->client_qps, -1);
-  EXPECT_THAT(config->label_keys_to_copy, testing::ElementsAre("a", "b"));
-  EXPECT_THAT(config->exclude_resource_prefixes, testing::ElementsAre("example.com"));
-  EXPECT_TRUE(config->gates.Enabled("UnadmittedWorkloadsObservability"));
-  EXPECT_EQ(config->retention.after_finished, hours(1));
-  EXPECT_EQ(config->retention.after_deactivated, Duration::zero());
+  EXPECT_FALSE(config->gates.Enabled("MultiKueue"));
   EXPECT_EQ(config->mode, Mode::kObserve);
   EXPECT_FALSE(config->native_gang);
   EXPECT_EQ(config->landing.backoff_max, seconds(5));
@@ -148,7 +142,9 @@ metricsPlain: true
   EXPECT_EQ(config->ledger.path, "");
   EXPECT_EQ(config->ledger.retention, hours(24));
   EXPECT_TRUE(config->metrics_plain);
-  EXPECT_THAT(config->notes, testing::ElementsAre(testing::HasSubstr("groupKindConcurrency")));
+  EXPECT_THAT(config->notes, testing::ElementsAre(testing::HasSubstr("groupKindConcurrency"),
+                                                   testing::HasSubstr("clientConnection"),
+                                                   testing::HasSubstr("waitForPodsReady")));
 }
 
 TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
@@ -197,7 +193,11 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
       {"featureGates: {Nope: true}\n", "line 3: featureGates.Nope: unknown feature gate"},
       {"featureGates: {MultiKueue: true}\n", "featureGates.MultiKueue: not supported by this version"},
       {"featureGates: {MultiKueue: 1}\n", "featureGates.MultiKueue: must be true or false"},
-      {"objectRetentionPolicies: {workloads: {afterFinished: -1s}}\n", "must be at least 0s"},
+      {"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\n", "deleting finished Workloads: not supported"},
+      {"integrations: {labelKeysToCopy: [a]}\n", "labelKeysToCopy: copying labels to Workloads: not supported"},
+      {"resources: {excludeResourcePrefixes: [a]}\n", "leaving resources out of the quota: not supported"},
+      {"clientConnection: {qps: many}\n", "clientConnection.qps: must be a number"},
+      {"waitForPodsReady: {recoveryTimeout: -1s}\n", "must be at least"},
       {"controller: {groupKindConcurrency: {Job.batch: 0}}\n", "must be a number of at least 1"},
       {"queueVisibility: {}\n", "queueVisibility: unknown field"},
   };
@@ -216,6 +216,7 @@ TEST(ConfigTest, ProblemsOfOurDocumentAreNamed) {
   const std::vector<Case> cases = {
       {"mode: Greenfeld\n", "line 3: mode: must be one of Observe, Takeover, Greenfield, is 'Greenfeld'; did you mean"},
       {"nativeGang: On\n", "nativeGang: must be a text, is a boolean"},
+      {"mode: Off\n", "mode: must be a text, is a boolean"},
       {"landing: {timeout: 0s}\n", "landing.timeout: must be at least"},
       {"landing: {backoffBase: 1h}\n", "landing.backoffMax: must not be shorter than backoffBase"},
       {"maxConcurrentWrites: 0\n", "maxConcurrentWrites: must be between 1 and 1024"},

@@ -34,7 +34,8 @@ TEST(GatesTest, SettingsAreTakenOrRefusedWithAReason) {
     std::string problem;  // "" = accepted
   };
   const std::vector<Case> cases = {
-      {{{"UnadmittedWorkloadsObservability", true}}, ""},
+      {{{"DisableWaitForPodsReady", true}}, ""},
+      {{{"UnadmittedWorkloadsObservability", true}}, "not supported by this version"},
       {{{"FlavorFungibility", true}}, ""},
       {{{"FlavorFungibility", false}}, "switching this off is not supported by this version"},
       {{{"MultiKueue", true}}, "featureGates.MultiKueue: not supported by this version"},
@@ -43,8 +44,6 @@ TEST(GatesTest, SettingsAreTakenOrRefusedWithAReason) {
       {{{"MultiKueueAllowInsecureKubeconfigs", true}}, "locked to false"},
       {{{"FlavorFungibilty", true}}, "unknown feature gate; did you mean 'FlavorFungibility'?"},
       {{{"Nonsense", true}}, "unknown feature gate"},
-      {{{"UnadmittedWorkloadsExplicitStatus", true}}, "depends on UnadmittedWorkloadsObservability"},
-      {{{"UnadmittedWorkloadsExplicitStatus", true}, {"UnadmittedWorkloadsObservability", true}}, ""},
       {{{"TopologyAwareScheduling", false}}, "TASProfileMixed: is on but depends on TopologyAwareScheduling"},
       {{{"KueueDRAIntegration", false}}, "depends on KueueDRAIntegration"},
       {{{"KueueDRAIntegration", false},

@@ -5,10 +5,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cassert>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -110,14 +111,13 @@ struct Metrics::Impl {
   std::vector<Family> families;
   std::string role = "standalone";
 
-  void Bug(std::string_view where) {
-    assert(false && "a metric is used with other labels or as another type than in its table");
-    if (Series* series = Find(Metric::kLogBugs, {where}, MetricType::kCounter)) {
+  void Bug() {
+    if (Series* series = Find(Metric::kLogBugs, {}, MetricType::kCounter)) {
       series->counter->Increment();
     }
   }
 
-  std::vector<std::string> KeyOf(const MetricInfo& info, Labels labels) const {
+  std::vector<std::string> KeyOf(const MetricInfo& info, const Labels& labels) const {
     std::vector<std::string> key;
     key.reserve(labels.size() + 1);
     for (const std::string_view label : labels) {
@@ -130,10 +130,10 @@ struct Metrics::Impl {
   }
 
   // Null on a wrong use. REQUIRES: mutex held.
-  Series* Find(Metric metric, Labels labels, MetricType type) {
+  Series* Find(Metric metric, const Labels& labels, MetricType type) {
     const MetricInfo& info = InfoOf(metric);
     if (info.type != type || info.labels.size() != labels.size()) {
-      Bug("metrics");
+      Bug();
       return nullptr;
     }
     Family& family = families[static_cast<size_t>(metric)];
@@ -201,35 +201,35 @@ Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
 
 Metrics::~Metrics() = default;
 
-void Metrics::Add(Metric counter, Labels labels, double by) {
+void Metrics::Add(Metric counter, const Labels& labels, double by) {
   const std::scoped_lock lock(impl_->mutex);
   if (Series* series = impl_->Find(counter, labels, MetricType::kCounter)) {
     series->counter->Increment(by);
   }
 }
 
-void Metrics::Set(Metric gauge, Labels labels, double value) {
+void Metrics::Set(Metric gauge, const Labels& labels, double value) {
   const std::scoped_lock lock(impl_->mutex);
   if (Series* series = impl_->Find(gauge, labels, MetricType::kGauge)) {
     series->gauge->Set(value);
   }
 }
 
-void Metrics::Observe(Metric histogram, Labels labels, double value) {
+void Metrics::Observe(Metric histogram, const Labels& labels, double value) {
   const std::scoped_lock lock(impl_->mutex);
   if (Series* series = impl_->Find(histogram, labels, MetricType::kHistogram)) {
     series->histogram->Observe(value);
   }
 }
 
-double Metrics::ValueForTest(Metric metric, Labels labels) const {
+double Metrics::ValueForTest(Metric metric, const Labels& labels) const {
   const std::scoped_lock lock(impl_->mutex);
   const Family& family = impl_->families[static_cast<size_t>(metric)];
   const auto found = family.series.find(impl_->KeyOf(InfoOf(metric), labels));
   return found == family.series.end() ? 0 : Read(found->second);
 }
 
-void Metrics::Remove(Metric metric, Labels labels) {
+void Metrics::Remove(Metric metric, const Labels& labels) {
   const std::scoped_lock lock(impl_->mutex);
   Family& family = impl_->families[static_cast<size_t>(metric)];
   const auto found = family.series.find(impl_->KeyOf(InfoOf(metric), labels));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/meta.h"
@@ -65,15 +66,18 @@ enum class Metric {
   kLoopTurnSeconds,
   kPassSeconds,
   kPassCycles,
+  kPasses,
+  kUnitWriteFailures,   // code
   kReleasedGangs,       // cluster_queue
   kLandingTimeouts,     // cluster_queue
-  kLandingSeconds,      // release to last binding
+  kLandingSeconds,      // cluster_queue; release to last binding
   kLeader,
   kLedgerRows,
   kLedgerDropped,
   kLedgerErrors,        // kind
   kLedgerQueued,
   kLogBugs,
+  kWebhookRequests,     // path, allowed
   // process_* are read when the page is made
   kProcessCpu,
   kProcessResident,
@@ -110,15 +114,15 @@ class Metrics {
 
   using Labels = std::vector<std::string_view>;  // in the table's order
   // A call with the wrong number of labels or on the wrong type is dropped and counted in
-  // tutti_bugs_total (and asserts in debug builds).
-  void Add(Metric counter, Labels labels = {}, double by = 1);
-  void Set(Metric gauge, Labels labels, double value);
+  // tutti_bugs_total.
+  void Add(Metric counter, const Labels& labels = {}, double by = 1);
+  void Set(Metric gauge, const Labels& labels, double value);
   void Set(Metric gauge, double value) { Set(gauge, {}, value); }
-  void Observe(Metric histogram, Labels labels, double value);
+  void Observe(Metric histogram, const Labels& labels, double value);
   void Observe(Metric histogram, double value) { Observe(histogram, {}, value); }
-  [[nodiscard]] double ValueForTest(Metric metric, Labels labels = {}) const;
+  [[nodiscard]] double ValueForTest(Metric metric, const Labels& labels = {}) const;
 
-  void Remove(Metric metric, Labels labels);
+  void Remove(Metric metric, const Labels& labels);
   // Every series of a ClusterQueue, a LocalQueue.
   void RemoveClusterQueue(std::string_view name);
   void RemoveLocalQueue(const api::ObjectKey& key);

@@ -147,11 +147,14 @@ std::vector<MetricInfo> Build() {
        "Time of one pass of the engine over all queues.", Latencies());
   ours(Metric::kPassCycles, "tutti_pass_cycles_total", kCounter, {},
        "Admission cycles inside the passes.");
+  ours(Metric::kPasses, "tutti_passes_total", kCounter, {}, "Passes of the engine.");
+  ours(Metric::kUnitWriteFailures, "tutti_unit_write_failures_total", kCounter, {"code"},
+       "Writes for a workload that failed, by class of error.");
   ours(Metric::kReleasedGangs, "tutti_released_gangs_total", kCounter, {"cluster_queue"},
        "Jobs started, whole.");
   ours(Metric::kLandingTimeouts, "tutti_landing_timeouts_total", kCounter, {"cluster_queue"},
        "Jobs taken back because their pods were not all placed in time.");
-  ours(Metric::kLandingSeconds, "tutti_landing_seconds", kHistogram, {},
+  ours(Metric::kLandingSeconds, "tutti_landing_seconds", kHistogram, {"cluster_queue"},
        "From a job's release to the binding of its last pod.",
        {0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300});
   ours(Metric::kLeader, "tutti_leader", kGauge, {}, "1 while this replica holds the lease, else 0.");
@@ -161,8 +164,10 @@ std::vector<MetricInfo> Build() {
   ours(Metric::kLedgerErrors, "tutti_ledger_errors_total", kCounter, {"kind"},
        "Trouble with the ledger: open, write, corrupt, retention.");
   ours(Metric::kLedgerQueued, "tutti_ledger_queued", kGauge, {}, "Rows waiting to be written.");
-  ours(Metric::kLogBugs, "tutti_bugs_total", kCounter, {"where"},
+  ours(Metric::kLogBugs, "tutti_bugs_total", kCounter, {},
        "Broken internal rules that were survived; please report them.");
+  ours(Metric::kWebhookRequests, "tutti_webhook_requests_total", kCounter, {"path", "allowed"},
+       "Admission reviews answered.");
   ours(Metric::kProcessCpu, "process_cpu_seconds_total", kCounter, {},
        "User and system CPU time of the process.");
   ours(Metric::kProcessResident, "process_resident_memory_bytes", kGauge, {}, "Resident memory.");

@@ -96,6 +96,14 @@ TEST(MetricsTest, RoleChangesTheLabelAndDropsOldGauges) {
                                        "replica_role=\"follower\"} 1"));
 }
 
+TEST(MetricsTest, WrongUseIsCountedAndOtherwiseIgnored) {
+  Metrics metrics;
+  metrics.Add(Metric::kAdmittedWorkloads, {"one label, two are due"});
+  metrics.Set(Metric::kAdmittedWorkloads, {"cq", "p"}, 3);  // a counter
+  EXPECT_EQ(metrics.ValueForTest(Metric::kLogBugs), 2);
+  EXPECT_THAT(metrics.Render(), testing::Not(testing::HasSubstr("kueue_admitted_workloads_total")));
+}
+
 TEST(MetricsTest, ProcessNumbersAreThere) {
   Metrics metrics;
   const std::string page = metrics.Render();

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/webhook_controller.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/names.h"
+#include "operator/webhook_certs.h"
+#include "operator/webhook_server.h"
+
+namespace tutti {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr Duration kLookInterval = seconds(10);   // nothing to serve
+constexpr Duration kSteadyInterval = seconds(60);  // all well
+constexpr Duration kWorkInterval = seconds(1);    // something is on its way
+constexpr Duration kRetryInterval = seconds(5);
+
+const api::Resource& SelfSubjectReviews() {
+  static const api::Resource resource{"authentication.k8s.io", "v1", "selfsubjectreviews",
+                                      "SelfSubjectReview", false};
+  return resource;
+}
+
+}  // namespace
+
+struct WebhookController::Impl : std::enable_shared_from_this<WebhookController::Impl> {
+  Impl(const Config& own_config, Dependencies dependencies)
+      : config(own_config), deps(std::move(dependencies)) {
+    options.secret = {config.ns, config.internal_certs.webhook_secret};
+    options.service = config.internal_certs.webhook_service;
+    rules.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
+    rules.own_user =
+        "system:serviceaccount:" + config.ns + ":" + std::string(names::kServiceAccount);
+  }
+
+  // Runs `fn` on the loop as long as this object lives.
+  template <typename Fn>
+  auto OnLoop(Fn fn) {
+    return [weak = weak_from_this(), loop = deps.loop, fn](Result<Json> answer) {
+      loop->Post([weak, fn, answer = std::move(answer)]() mutable {
+        if (const auto self = weak.lock()) {
+          fn(*self, std::move(answer));
+        }
+      });
+    };
+  }
+
+  void Later(Duration delay) {
+    deps.loop->PostAt(deps.loop->Now() + delay, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        self->Look();
+      }
+    });
+  }
+
+  void Trouble(const Error& error) {
+    log::Warn("webhook certificates", {{"error", error.message}});
+    Say("webhooks: " + error.message);
+    Later(kRetryInterval);
+  }
+
+  void Say(std::string problem) {
+    const std::scoped_lock lock(mutex);
+    not_ready = std::move(problem);
+  }
+
+  // Under which name do our own writes arrive?
+  void AskOwnName() {
+    api::WriteRequest request;
+    request.verb = api::Verb::kCreate;
+    request.resource = SelfSubjectReviews();
+    request.body = Json::Obj(
+        {{"apiVersion", SelfSubjectReviews().ApiVersion()}, {"kind", SelfSubjectReviews().kind}});
+    deps.client->Do(request, OnLoop([](Impl& self, Result<Json> answer) {
+                      const std::string name =
+                          answer ? (*answer)["status"]["userInfo"]["username"].AsString() : "";
+                      if (!name.empty()) {
+                        self.rules.own_user = name;
+                      }
+                      self.PublishRules();
+                      self.Look();
+                    }));
+  }
+
+  void Look() {
+    found.clear();
+    LookFor(MutatingWebhookResource(), options.mutating_configuration, [](Impl& self) {
+      self.LookFor(ValidatingWebhookResource(), self.options.validating_configuration,
+                   [](Impl& both) { both.OnConfigurations(); });
+    });
+  }
+
+  void LookFor(const api::Resource& resource, const std::string& name, void (*next)(Impl&)) {
+    deps.client->Get(resource, {"", name},
+                     OnLoop([next, kind = resource.kind](Impl& self, Result<Json> answer) {
+                       if (!answer && answer.error().code != ErrorCode::kNotFound) {
+                         self.Trouble(answer.error());
+                         return;
+                       }
+                       if (answer) {
+                         answer->Set("kind", kind);
+                         self.found.push_back(std::move(*answer));
+                       }
+                       next(self);
+                     }));
+  }
+
+  void OnConfigurations() {
+    if (found.empty()) {
+      Say("");  // nobody calls us
+      Later(kLookInterval);
+      return;
+    }
+    if (!Listen()) {
+      return;
+    }
+    if (!config.internal_certs.enabled) {
+      ServeDirectory();
+      return;
+    }
+    deps.client->Get(SecretResource(), options.secret, OnLoop([](Impl& self, Result<Json> answer) {
+                       if (!answer && answer.error().code != ErrorCode::kNotFound) {
+                         self.Trouble(answer.error());
+                         return;
+                       }
+                       self.Follow(answer ? *answer : Json());
+                     }));
+  }
+
+  bool Listen() {
+    if (server) {
+      return true;
+    }
+    auto started = WebhookServer::Start({config.webhook.host, config.webhook.port},
+                                        config.tls_min_version, rules, deps.metrics);
+    if (!started) {
+      Trouble(started.error());
+      return false;
+    }
+    server = std::move(*started);
+    log::Info("webhooks are served", {{"port", static_cast<int64_t>(server->port())}});
+    PublishRules();
+    return true;
+  }
+
+  void ServeDirectory() {
+    const auto material = LoadCertificateDirectory(config.webhook.cert_dir);
+    if (!material) {
+      Trouble(material.error());
+      return;
+    }
+    if (const Status status = server->SetCertificate(*material); !status) {
+      Trouble(status.error());
+      return;
+    }
+    Say("");
+    Later(kSteadyInterval);
+  }
+
+  void Follow(const Json& secret) {
+    const Time now = deps.loop->Now();
+    auto plan = PlanWebhookCerts(options, ParseWebhookSecret(secret), found, now);
+    if (!plan) {
+      Trouble(plan.error());
+      return;
+    }
+    if (!plan->serve.key_pem.empty()) {
+      if (const Status status = server->SetCertificate(plan->serve); !status) {
+        Trouble(status.error());
+        return;
+      }
+    }
+    Say(plan->ready ? "" : "webhooks: the certificate is not there or not trusted yet");
+    if (plan->writes.empty() || !deps.may_write()) {
+      Later(plan->ready ? std::clamp<Duration>(plan->next_check - now, seconds(1), kSteadyInterval)
+                        : kWorkInterval);
+      return;
+    }
+    deps.executor->Submit("webhook-certificates", std::move(plan->writes), 0,
+                          [weak = weak_from_this()](const kube::WriteOutcome& outcome) {
+                            if (const auto self = weak.lock()) {
+                              self->OnWritten(outcome.result);
+                            }
+                          });
+  }
+
+  void OnWritten(const Result<Json>& result) {
+    // A conflict means that another replica was first: look again.
+    if (!result && result.error().code != ErrorCode::kConflict &&
+        result.error().code != ErrorCode::kAlreadyExists) {
+      Trouble(result.error());
+      return;
+    }
+    Look();
+  }
+
+  void PublishRules() {
+    if (server) {
+      server->SetRules(rules);
+    }
+  }
+
+  const Config config;
+  const Dependencies deps;
+  WebhookCertOptions options;
+  webhooks::Rules rules;
+  std::vector<Json> found;
+  std::unique_ptr<WebhookServer> server;
+  mutable std::mutex mutex;  // for not_ready
+  std::string not_ready = "webhooks: not looked at yet";
+};
+
+WebhookController::WebhookController(const Config& config, Dependencies dependencies)
+    : impl_(std::make_shared<Impl>(config, std::move(dependencies))) {}
+
+WebhookController::~WebhookController() {
+  if (impl_->server) {
+    impl_->server->Stop();
+  }
+}
+
+void WebhookController::Start() {
+  impl_->AskOwnName();
+}
+
+void WebhookController::SetPodGroups(bool served) {
+  impl_->rules.pod_groups = served;
+  impl_->PublishRules();
+}
+
+void WebhookController::SetDefaultQueues(std::set<std::string> namespaces) {
+  impl_->rules.has_default_queue = [namespaces = std::move(namespaces)](const std::string& ns) {
+    return namespaces.count(ns) > 0;
+  };
+  impl_->PublishRules();
+}
+
+uint16_t WebhookController::port() const {
+  return impl_->server ? impl_->server->port() : 0;
+}
+
+std::string WebhookController::NotReady() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->not_ready;
+}
+
+}  // namespace tutti

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the webhook server where a webhook configuration of ours exists: looks for the configurations
+// and the Secret, follows webhook_certs.h's plan, serves what the Secret holds. Every replica serves;
+// only the acting one writes. Lives on the loop thread; I/O answers are posted to it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "kube/client.h"
+#include "kube/executor.h"
+#include "kube/loop.h"
+#include "operator/config.h"
+#include "operator/metrics.h"
+
+namespace tutti {
+
+class WebhookController {
+ public:
+  struct Dependencies {
+    kube::Loop* loop = nullptr;
+    kube::Client* client = nullptr;
+    kube::Executor* executor = nullptr;
+    Metrics* metrics = nullptr;
+    std::function<bool()> may_write;  // asked on the loop
+  };
+
+  WebhookController(const Config& config, Dependencies dependencies);
+  ~WebhookController();  // stops the server
+  WebhookController(const WebhookController&) = delete;
+  WebhookController& operator=(const WebhookController&) = delete;
+
+  void Start();
+  // Whether pods with our label are put into spec.schedulingGroup.
+  void SetPodGroups(bool served);
+  // Namespaces that have a LocalQueue named "default".
+  void SetDefaultQueues(std::set<std::string> namespaces);
+  // 0 while nothing is served.
+  [[nodiscard]] uint16_t port() const;
+  // From any thread. "" = no configuration of ours exists, or it is served and trusted; otherwise what
+  // is missing, for the readiness probe.
+  [[nodiscard]] std::string NotReady() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator/webhook_controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kube/fake_api_server.h"
+#include "kube/fake_loop.h"
+#include "kube/fake_transport.h"
+#include "operator/webhook_certs.h"
+
+namespace tutti {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+class WebhookControllerTest : public testing::Test {
+ protected:
+  WebhookControllerTest()
+      : transport_(loop_, server_),
+        client_(transport_),
+        executor_(loop_, [this](const api::WriteRequest& request, std::function<void(Result<Json>)> done) {
+          client_.Do(request, std::move(done));
+        }) {
+    config_ = ParseConfig("", {}).value();
+    config_.webhook.host = "127.0.0.1";
+    config_.webhook.port = 0;
+    config_.internal_certs.webhook_service = "tutti-webhook-service";
+    config_.internal_certs.webhook_secret = "tutti-webhook-server-cert";
+  }
+
+  void Install() {
+    for (const auto& [resource, name] :
+         {std::pair{MutatingWebhookResource(), "tutti-mutating-webhook-configuration"},
+          std::pair{ValidatingWebhookResource(), "tutti-validating-webhook-configuration"}}) {
+      const Json webhook = Json::Obj({{"name", "a.tutti.dev"}, {"clientConfig", Json::Obj()}});
+      ASSERT_TRUE(server_.Create(resource, Json::Obj({{"apiVersion", resource.ApiVersion()},
+                                                      {"kind", resource.kind},
+                                                      {"metadata", Json::Obj({{"name", name}})},
+                                                      {"webhooks", Json::Arr({webhook})}})));
+    }
+    // As the chart makes it: there, and empty.
+    ASSERT_TRUE(server_.Create(
+        SecretResource(),
+        Json::Obj({{"apiVersion", "v1"},
+                   {"kind", "Secret"},
+                   {"metadata", Json::Obj({{"name", "tutti-webhook-server-cert"}, {"namespace", "tutti-system"}})}})));
+  }
+
+  std::unique_ptr<WebhookController> Start() {
+    auto controller = std::make_unique<WebhookController>(
+        config_, WebhookController::Dependencies{&loop_, &client_, &executor_, &metrics_, [this] { return leader_; }});
+    controller->Start();
+    return controller;
+  }
+
+  std::string Bundle(const api::Resource& resource, const std::string& name) {
+    return server_.Get(resource, {"", name}).value()["webhooks"].AsArray().at(0)["clientConfig"]["caBundle"].AsString();
+  }
+
+  kube::FakeLoop loop_;
+  kube::FakeApiServer server_;
+  kube::FakeTransport transport_;
+  kube::Client client_;
+  kube::Executor executor_;
+  Metrics metrics_;
+  Config config_;
+  bool leader_ = true;
+};
+
+TEST_F(WebhookControllerTest, WithoutAConfigurationNothingIsServedOrWritten) {
+  auto controller = Start();
+  EXPECT_NE(controller->NotReady(), "");
+  loop_.Advance(seconds(30));
+  EXPECT_EQ(controller->NotReady(), "");
+  EXPECT_EQ(controller->port(), 0);
+  EXPECT_EQ(executor_.Writes(), 0U);
+}
+
+TEST_F(WebhookControllerTest, LeaderMakesCertificatesAndPublishesThem) {
+  Install();
+  auto controller = Start();
+  loop_.Advance(seconds(10));
+  EXPECT_EQ(controller->NotReady(), "");
+  EXPECT_NE(controller->port(), 0);
+  const std::string bundle = Bundle(MutatingWebhookResource(), "tutti-mutating-webhook-configuration");
+  EXPECT_NE(bundle, "");
+  EXPECT_EQ(Bundle(ValidatingWebhookResource(), "tutti-validating-webhook-configuration"), bundle);
+  const uint64_t writes = executor_.Writes();
+  EXPECT_EQ(writes, 3U);
+  loop_.Advance(minutes(10));
+  EXPECT_EQ(executor_.Writes(), writes);
+}
+
+TEST_F(WebhookControllerTest, FollowerServesWhatTheLeaderWroteAndWritesNothing) {
+  Install();
+  leader_ = false;
+  auto follower = Start();
+  loop_.Advance(seconds(10));
+  EXPECT_NE(follower->NotReady(), "");
+  EXPECT_EQ(executor_.Writes(), 0U);
+  leader_ = true;
+  auto leader = Start();
+  loop_.Advance(seconds(10));
+  leader_ = false;
+  leader.reset();
+  loop_.Advance(seconds(10));
+  EXPECT_EQ(follower->NotReady(), "");
+}
+
+TEST_F(WebhookControllerTest, ConfigurationThatComesLaterIsFound) {
+  auto controller = Start();
+  loop_.Advance(seconds(30));
+  Install();
+  loop_.Advance(seconds(30));
+  EXPECT_NE(controller->port(), 0);
+  EXPECT_EQ(controller->NotReady(), "");
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Admission webhooks: an AdmissionReview in, its answer out. They are for what admission policies can't
+// say and for servers without MutatingAdmissionPolicy; where the policies are, they find nothing left
+// to do. Our own writes pass untouched. Rules: Kueue v0.19.2's webhooks for these kinds. Pure and
+// thread-safe: one call per request, no state.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace tutti::webhooks {
+
+struct Rules {
+  std::string own_user;  // system:serviceaccount:<namespace>:<name>
+  bool manage_jobs_without_queue_name = false;
+  bool pod_groups = false;         // the server knows spec.schedulingGroup
+  bool partial_admission = false;  // else minCount is taken out of new Workloads
+  // Whether the namespace has a LocalQueue named "default"; thread-safe. Not set = never.
+  std::function<bool(const std::string& ns)> has_default_queue;
+};
+
+// One request of a review, taken apart.
+struct Request {
+  std::string operation;  // CREATE, UPDATE
+  std::string subresource;
+  std::string user;
+  std::string ns;
+  const Json* object = nullptr;
+  const Json* old_object = nullptr;  // the null value on CREATE
+  [[nodiscard]] bool IsUpdate() const { return operation == "UPDATE"; }
+};
+
+struct Verdict {
+  std::vector<std::string> problems;  // each "field: what is wrong and what to do"; not empty = denied
+  Json patch;                         // a JSON patch (list), null = nothing
+};
+
+// Paths that Answer knows.
+[[nodiscard]] const std::vector<std::string_view>& Paths();
+
+// The AdmissionReview to send back. kInvalid when the body is no review (HTTP 400), kNotFound for an
+// unknown path.
+Result<Json> Answer(std::string_view path, const Json& review, const Rules& rules);
+
+// The single rules, for tests and for the dispatcher.
+Verdict MutateJob(const Request& request, const Rules& rules);
+Verdict ValidateJob(const Request& request, const Rules& rules);
+Verdict MutatePod(const Request& request, const Rules& rules);
+Verdict MutateWorkload(const Request& request, const Rules& rules);
+Verdict MutateWithFinalizer(const Request& request, const Rules& rules);  // ClusterQueue, ResourceFlavor
+Verdict ValidateWorkload(const Request& request, const Rules& rules);
+Verdict ValidateClusterQueue(const Request& request, const Rules& rules);
+Verdict ValidateCohort(const Request& request, const Rules& rules);
+Verdict ValidateResourceFlavor(const Request& request, const Rules& rules);
+
+// A Job or pod that belongs to no other controller (a CronJob's Jobs stand for themselves).
+[[nodiscard]] bool IsRoot(const Json& object);
+// Names in kueue.x-k8s.io/admission-gated-by.
+[[nodiscard]] std::vector<std::string> GateNames(const Json& object);
+// Problems of that annotation; an update may only remove gates.
+void CheckGates(const Request& request, std::vector<std::string>* problems);
+
+}  // namespace tutti::webhooks

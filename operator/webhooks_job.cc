@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules for batch/v1 Job and for pods: hold, keep held, join the group; what labels may say.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "base/names.h"
+#include "operator/syntax.h"
+#include "operator/webhooks.h"
+
+namespace tutti::webhooks {
+namespace {
+
+constexpr std::string_view kPrebuilt = "kueue.x-k8s.io/prebuilt-workload-name";
+constexpr std::string_view kEqualCompletions = "kueue.x-k8s.io/job-completions-equal-parallelism";
+constexpr std::string_view kElastic = "kueue.x-k8s.io/elastic-job";
+
+const std::string& Label(const Json& object, std::string_view key) {
+  return object["metadata"]["labels"][key].AsString();
+}
+
+const std::string& Annotation(const Json& object, std::string_view key) {
+  return object["metadata"]["annotations"][key].AsString();
+}
+
+bool Has(const Json& object, const char* map, std::string_view key) {
+  return object["metadata"][map].Has(key);
+}
+
+bool Suspended(const Json& job) {
+  return job["spec"]["suspend"].AsBool();
+}
+
+Json Operation(const char* op, const std::string& path, Json value) {
+  return Json::Obj({{"op", op}, {"path", path}, {"value", std::move(value)}});
+}
+
+// "a/b~c" as a part of a JSON pointer.
+std::string Escape(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  }
+  return out;
+}
+
+// A number of 1 and more; nothing for anything else.
+std::optional<int64_t> Positive(const std::string& text) {
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos) {
+    return std::nullopt;
+  }
+  const int64_t value = std::stoll(text);
+  return value > 0 ? std::optional<int64_t>(value) : std::nullopt;
+}
+
+std::string Field(const char* map, std::string_view key) {
+  return "metadata." + std::string(map) + "[" + std::string(key) + "]: ";
+}
+
+const std::string& PrebuiltName(const Json& job) {
+  const std::string& annotation = Annotation(job, kPrebuilt);
+  return annotation.empty() ? Label(job, kPrebuilt) : annotation;
+}
+
+class JobCheck {
+ public:
+  JobCheck(const Request& request, const Rules& rules)
+      : request_(request),
+        rules_(rules),
+        job_(*request.object),
+        old_(*request.old_object),
+        update_(request.IsUpdate()),
+        suspended_(Suspended(job_)),
+        was_suspended_(!update_ || Suspended(old_)) {}
+
+  std::vector<std::string> Run() {
+    Holding();
+    Queue();
+    Priority();
+    ExecutionTime();
+    Prebuilt();
+    MinParallelism();
+    EqualCompletions();
+    if (update_ && (Annotation(job_, kElastic) == "true") != (Annotation(old_, kElastic) == "true")) {
+      Say(Field("annotations", kElastic) + "can be set only at creation");
+    }
+    CheckGates(request_, &problems_);
+    return std::move(problems_);
+  }
+
+ private:
+  void Say(std::string problem) { problems_.push_back(std::move(problem)); }
+
+  // Behind the mutating rule: somebody else's webhook may have changed it after us.
+  void Holding() {
+    const std::string& queue = Label(job_, names::kQueueNameLabel);
+    const std::string& old_queue = Label(old_, names::kQueueNameLabel);
+    const bool managed = rules_.manage_jobs_without_queue_name || !queue.empty() || !old_queue.empty();
+    if (managed && was_suspended_ && !suspended_) {
+      Say(update_ ? "spec.suspend: only the queue controller may resume a queued Job"
+                  : "spec.suspend: a queued Job must be held at creation, but something resumed it: change "
+                    "the webhook or policy that did");
+    }
+  }
+
+  void Queue() {
+    const std::string& queue = Label(job_, names::kQueueNameLabel);
+    const std::string& old_queue = Label(old_, names::kQueueNameLabel);
+    const std::string field = Field("labels", names::kQueueNameLabel);
+    if (Has(job_, "labels", names::kQueueNameLabel)) {
+      const std::string problem = syntax::CheckSubdomain(queue);
+      if (!problem.empty()) {
+        Say(field + "not the name of a LocalQueue: " + problem);
+      }
+    }
+    if (!suspended_ && !old_queue.empty() && queue != old_queue) {
+      Say(field + "cannot be changed from \"" + old_queue + "\" to \"" + queue +
+          "\" while the Job runs: delete the Job and create it in the other queue");
+    } else if (update_ && !old_queue.empty() && queue.empty() && rules_.has_default_queue &&
+               rules_.has_default_queue(request_.ns)) {
+      Say(field + "cannot be removed in a namespace with a default LocalQueue: set another queue");
+    }
+  }
+
+  void Priority() {
+    const std::string& now = Label(job_, names::kPriorityClassLabel);
+    const std::string& before = Label(old_, names::kPriorityClassLabel);
+    const std::string field = Field("labels", names::kPriorityClassLabel);
+    if (Has(job_, "labels", names::kPriorityClassLabel) && !syntax::CheckSubdomain(now).empty()) {
+      Say(field + "not the name of a WorkloadPriorityClass: " + syntax::CheckSubdomain(now));
+    }
+    if (!before.empty() && now.empty()) {
+      Say(field + "cannot be removed: set it to another WorkloadPriorityClass instead of \"" + before + "\"");
+    }
+    if (update_ && !suspended_ && before.empty() && !now.empty()) {
+      Say(field + "cannot be added while the Job runs");
+    }
+  }
+
+  void ExecutionTime() {
+    const std::string field = Field("labels", names::kMaxExecTimeLabel);
+    const std::string& now = Label(job_, names::kMaxExecTimeLabel);
+    if (Has(job_, "labels", names::kMaxExecTimeLabel)) {
+      const auto limit = Positive(now);
+      if (!limit || *limit > INT32_MAX) {
+        Say(field + "\"" + now + "\" must be a number of seconds from 1 to 2147483647");
+      }
+    }
+    if (update_ && !(suspended_ && was_suspended_) && now != Label(old_, names::kMaxExecTimeLabel)) {
+      Say(field + "can be changed only while the Job is suspended");
+    }
+  }
+
+  void Prebuilt() {
+    const std::string& name = PrebuiltName(job_);
+    const std::string field = Field("annotations", kPrebuilt);
+    if (!name.empty() && !syntax::CheckSubdomain(name).empty()) {
+      Say(field + "not the name of a Workload: " + syntax::CheckSubdomain(name));
+    }
+    if (update_ && !suspended_ && name != PrebuiltName(old_)) {
+      Say(field + "cannot be changed while the Job runs");
+    }
+  }
+
+  void MinParallelism() {
+    if (update_ && !was_suspended_ && Has(old_, "annotations", names::kMinParallelismAnnotation) &&
+        job_["spec"]["parallelism"].AsInt(1) != old_["spec"]["parallelism"].AsInt(1)) {
+      Say("spec.parallelism: cannot be changed while a Job with kueue.x-k8s.io/job-min-parallelism runs");
+    }
+    if (!Has(job_, "annotations", names::kMinParallelismAnnotation)) {
+      return;
+    }
+    const std::string& text = Annotation(job_, names::kMinParallelismAnnotation);
+    if (update_ && text == Annotation(old_, names::kMinParallelismAnnotation)) {
+      return;
+    }
+    const int64_t parallelism = job_["spec"]["parallelism"].AsInt(1);
+    const int64_t pods = std::min(parallelism, job_["spec"]["completions"].AsInt(parallelism));
+    const auto minimum = Positive(text);
+    if (!minimum || *minimum >= pods) {
+      Say(Field("annotations", names::kMinParallelismAnnotation) + "\"" + text + "\" must be a number from 1 to " +
+          std::to_string(std::max<int64_t>(0, pods - 1)) + ", less than the number of pods");
+    }
+  }
+
+  void EqualCompletions() {
+    const std::string field = Field("annotations", kEqualCompletions);
+    const std::string& text = Annotation(job_, kEqualCompletions);
+    if (Has(job_, "annotations", kEqualCompletions) && text != "true" && text != "false") {
+      Say(field + "must be \"true\" or \"false\"");
+    }
+    if (text == "true") {
+      if (job_["spec"]["completionMode"].AsString() != "Indexed") {
+        Say(field + "needs spec.completionMode: Indexed");
+      }
+      if (job_["spec"]["completions"].AsInt(1) != job_["spec"]["parallelism"].AsInt(1)) {
+        Say("spec.completions: must be equal to spec.parallelism where " + std::string(kEqualCompletions) +
+            " is true");
+      }
+    }
+    if (update_ && !suspended_ && !was_suspended_ &&
+        (text == "true") != (Annotation(old_, kEqualCompletions) == "true")) {
+      Say(field + "cannot be changed while the Job runs");
+    }
+  }
+
+  const Request& request_;
+  const Rules& rules_;
+  const Json& job_;
+  const Json& old_;
+  const bool update_;
+  const bool suspended_;
+  const bool was_suspended_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+Verdict MutateJob(const Request& request, const Rules& rules) {
+  Verdict verdict;
+  const Json& job = *request.object;
+  const Json& old = *request.old_object;
+  if (request.IsUpdate()) {
+    const bool queued = rules.manage_jobs_without_queue_name ||
+                        !Label(job, names::kQueueNameLabel).empty() ||
+                        !Label(old, names::kQueueNameLabel).empty();
+    if (queued && IsRoot(old) && Suspended(old) && !Suspended(job)) {
+      verdict.patch.Push(Operation("add", "/spec/suspend", true));
+    }
+    return verdict;
+  }
+  if (!IsRoot(job)) {
+    return verdict;
+  }
+  bool queued = rules.manage_jobs_without_queue_name || !Label(job, names::kQueueNameLabel).empty();
+  if (!Has(job, "labels", names::kQueueNameLabel) && rules.has_default_queue &&
+      rules.has_default_queue(request.ns)) {
+    if (!job["metadata"]["labels"].IsObject()) {
+      verdict.patch.Push(Operation("add", "/metadata/labels", Json::Obj()));
+    }
+    verdict.patch.Push(Operation("add", "/metadata/labels/" + Escape(names::kQueueNameLabel), "default"));
+    queued = true;
+  }
+  if (queued && !Suspended(job)) {
+    verdict.patch.Push(Operation("add", "/spec/suspend", true));
+  }
+  return verdict;
+}
+
+Verdict ValidateJob(const Request& request, const Rules& rules) {
+  if (!IsRoot(*request.object)) {
+    if (request.IsUpdate() && IsRoot(*request.old_object) && Suspended(*request.old_object)) {
+      return {{"metadata.ownerReferences: a held Job can't be given to a controller: create it as that "
+               "controller's from the start"},
+              {}};
+    }
+    return {};
+  }
+  return {JobCheck(request, rules).Run(), {}};
+}
+
+Verdict MutatePod(const Request& request, const Rules& rules) {
+  Verdict verdict;
+  const Json& pod = *request.object;
+  const std::string& group = Label(pod, names::kPodGroupLabel);
+  if (rules.pod_groups && !request.IsUpdate() && !group.empty() && !pod["spec"].Has("schedulingGroup")) {
+    verdict.patch.Push(Operation("add", "/spec/schedulingGroup", Json::Obj({{"podGroupName", group}})));
+  }
+  return verdict;
+}
+
+}  // namespace tutti::webhooks
