@@ -31,6 +31,24 @@ func TestClipCountsWhatIsSeenAndKeepsColours(t *testing.T) {
 	}
 }
 
+func TestWrapBreaksAtSpacesAndKeepsToItsLines(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		most  int
+		want  string
+	}{
+		{"one two three", 8, 3, "one two|  three"},
+		{"one two", 20, 3, "one two"},
+		{"one two three four", 8, 2, "one two|  three four"},
+		{"unbreakable", 4, 3, "unbreakable"},
+	} {
+		if got := strings.Join(wrap(c.text, c.width, "  ", c.most), "|"); got != c.want {
+			t.Errorf("wrap(%q, %d) = %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
+
 func TestBarStaysInItsCells(t *testing.T) {
 	for _, c := range []struct {
 		value, most float64

@@ -94,7 +94,7 @@ func prepare(ctx context.Context, c *cluster.Cluster, way Way) (State, error) {
 	}
 	teams := trace.DefaultTeams()
 	if _, err := c.AddNodes(ctx, cluster.NodeSpec{
-		Count: nodeCount, Prefix: "gpu", CPU: "64", Memory: "512Gi",
+		Count: nodeCount, Prefix: "gpu", CPU: fmt.Sprint(cpuPerNode), Memory: "512Gi",
 		Extended: map[string]string{"nvidia.com/gpu": fmt.Sprint(gpusPerNode)},
 		Labels:   map[string]string{"demo.tutti.dev/pool": "gpu"},
 	}); err != nil {
@@ -118,7 +118,7 @@ func prepare(ctx context.Context, c *cluster.Cluster, way Way) (State, error) {
 		if err := c.InstallTutti(ctx, nil); err != nil {
 			return state, fmt.Errorf("install Tutti: %w", err)
 		}
-		t, err := c.StartTutti(ctx, cluster.TuttiOptions{})
+		t, err := c.StartTutti(ctx, cluster.TuttiOptions{Tutti: map[string]any{"steering": steering}})
 		if err != nil {
 			return state, fmt.Errorf("start Tutti: %w", err)
 		}

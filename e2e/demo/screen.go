@@ -138,6 +138,20 @@ func clip(line string, width int) string {
 	return b.String()
 }
 
+// wrap breaks a text at spaces into lines of a width, at most so many; later lines are indented.
+func wrap(text string, width int, indent string, most int) []string {
+	var lines []string
+	for len(lines) < most-1 && utf8.RuneCountInString(text) > width {
+		cut := strings.LastIndexByte(clip(text, width), ' ')
+		if cut <= len(indent) {
+			break
+		}
+		lines = append(lines, text[:cut])
+		text = indent + text[cut+1:]
+	}
+	return append(lines, text)
+}
+
 // bar is a bar of cells, part of them full.
 func bar(value, most float64, cells int) string {
 	full := 0

@@ -298,7 +298,7 @@ func (v *view) reasons(width int) []string {
 	}
 	for _, t := range v.teams {
 		if p, known := oldest[t.Name]; known {
-			lines = append(lines, fmt.Sprintf("  %-8s %s: %s", t.Name, p.name, p.message))
+			lines = append(lines, wrap(fmt.Sprintf("  %-8s %s: %s", t.Name, p.name, p.message), width, "           ", 3)...)
 		}
 	}
 	return lines

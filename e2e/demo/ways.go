@@ -53,9 +53,11 @@ func ParseWays(text string) ([]Way, error) {
 const (
 	nodeCount   = 40
 	gpusPerNode = 8
+	cpuPerNode  = 64
 	cpuPerGPU   = 4
 	queueLabel  = "kueue.x-k8s.io/queue-name"
-	queueName   = "jobs" // the LocalQueue of each team
+	queueName   = "jobs"      // the LocalQueue of each team
+	steering    = "Preferred" // pods prefer the nodes that the capacity check planned for them
 	flavorName  = "gpu-nodes"
 )
 
@@ -156,10 +158,9 @@ spec:
   nodeLabels: {demo.tutti.dev/pool: gpu}
 `, flavorName)
 	for _, t := range teams {
-		borrow, borrowCPU := "", ""
+		borrow := ""
 		if t.Cohort != "" {
 			borrow = fmt.Sprintf(", borrowingLimit: %d", t.Borrowing)
-			borrowCPU = fmt.Sprintf(", borrowingLimit: %d", t.Borrowing*cpuPerGPU)
 		}
 		fmt.Fprintf(&b, `---
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -175,13 +176,13 @@ spec:
     - name: %[3]s
       resources:
       - {name: nvidia.com/gpu, nominalQuota: %[4]d%[5]s}
-      - {name: cpu, nominalQuota: %[6]d%[7]s}
+      - {name: cpu, nominalQuota: %[6]d} # all there is: GPUs are what is scarce
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
-metadata: {name: %[8]s, namespace: %[1]s}
+metadata: {name: %[7]s, namespace: %[1]s}
 spec: {clusterQueue: %[1]s}
-`, t.Name, t.Cohort, flavorName, t.Quota, borrow, t.Quota*cpuPerGPU, borrowCPU, queueName)
+`, t.Name, t.Cohort, flavorName, t.Quota, borrow, nodeCount*cpuPerNode, queueName)
 	}
 	return b.String()
 }
