@@ -94,7 +94,7 @@ class Capacity {
   virtual void Release(const std::string& gang_id) = 0;
   // Slots of the reservation that no bound pod has used yet.
   [[nodiscard]] virtual int32_t Unbound(const std::string& gang_id) const = 0;
-  // Pods of this podset that are known (SetPod) as bound, with or without a reservation. O(pods).
+  // Pods of this podset that are known (SetPod) as bound, with or without a reservation.
   [[nodiscard]] virtual int32_t Bound(const std::string& gang_id,
                                       const std::string& pod_set) const = 0;
   // Same, limited to slots on nodes that no longer exist or no longer admit the pod (cordoned, taint,

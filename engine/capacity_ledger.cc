@@ -218,6 +218,7 @@ void CapacityLedger::SetPod(const std::string& uid, const std::string& node_name
   GangState& gang = GangOf(gang_id);
   PodRecord record{&node, AcquireLoad(shape), &gang, pod_set_names_.Acquire(pod_set), 0};
   Add(&node, &gang, record.load, 1, 0);
+  CountBound(gang, record.pod_set, 1);
 
   auto [it, added] = pods_.try_emplace(uid, record);
   bool joins = added;
@@ -246,6 +247,7 @@ void CapacityLedger::RemovePod(const std::string& uid) {
 
 void CapacityLedger::ForgetPod(const PodRecord& record) {
   Add(record.node, record.gang, record.load, -1, 0);
+  CountBound(*record.gang, record.pod_set, -1);
   ReleaseLoad(record.load);
   pod_set_names_.Release(record.pod_set);
   DropIfUnused(record.gang);
@@ -324,13 +326,19 @@ int32_t CapacityLedger::Unbound(const std::string& gang_id) const {
 
 int32_t CapacityLedger::Bound(const std::string& gang_id, const std::string& pod_set) const {
   auto gang = gangs_.find(gang_id);
+  if (gang == gangs_.end()) return 0;
   const int32_t name = pod_set_names_.Find(pod_set);
-  if (gang == gangs_.end() || gang->second.bound == 0 || name < 0) return 0;
-  int32_t sum = 0;
-  for (const auto& [uid, pod] : pods_) {
-    sum += pod.gang == &gang->second && pod.pod_set == name ? 1 : 0;
+  for (const auto& [set, count] : gang->second.bound_sets) {
+    if (set == name) return count;
   }
-  return sum;
+  return 0;
+}
+
+void CapacityLedger::CountBound(GangState& gang, int32_t pod_set, int32_t change) {
+  auto it = std::find_if(gang.bound_sets.begin(), gang.bound_sets.end(),
+                         [&](const auto& set) { return set.first == pod_set; });
+  if (it == gang.bound_sets.end()) it = gang.bound_sets.insert(it, {pod_set, 0});
+  if ((it->second += change) == 0) gang.bound_sets.erase(it);
 }
 
 bool CapacityLedger::SlotBroken(const SetPlan& plan, const NodeState& node,
@@ -378,15 +386,23 @@ std::string CapacityLedger::SanityCheck() const {
   using Key = std::pair<const GangState*, const Load*>;
   std::map<std::string, std::map<Key, Sum>> expected;
   std::map<const GangState*, int64_t> bound;
+  std::map<std::pair<const GangState*, int32_t>, int32_t> bound_sets;
   std::map<const Load*, int64_t> refs;
   for (const auto& [uid, pod] : pods_) {
     ++expected[pod.node->facts.name][{pod.gang, &pod.load->first}].bound;
     ++bound[pod.gang];
+    ++bound_sets[{pod.gang, pod.pod_set}];
     ++refs[&pod.load->first];
   }
   for (const auto& [id, gang] : gangs_) {
     if (gang.id != id) return "gang " + id + " is filed under another name";
     if (gang.bound != bound[&gang]) return "gang " + id + " counts a wrong number of bound pods";
+    int64_t in_sets = 0;
+    for (const auto& [set, count] : gang.bound_sets) {
+      if (count <= 0 || count != bound_sets[{&gang, set}]) return "gang " + id + " counts a podset wrong";
+      in_sets += count;
+    }
+    if (in_sets != gang.bound) return "gang " + id + " misses a podset";
     if (!gang.reservation && gang.bound == 0) return "gang " + id + " is kept without need";
     if (!gang.reservation) continue;
     for (const SetPlan& plan : gang.reservation->sets) {

@@ -94,6 +94,7 @@ struct GangState {
   std::string id;
   std::optional<Reservation> reservation;
   int64_t bound = 0;
+  std::vector<std::pair<int32_t, int32_t>> bound_sets;  // id of a podset's name, its bound pods (> 0)
 };
 
 struct PodRecord {
@@ -153,6 +154,7 @@ class CapacityLedger {
   bool UseSlot(GangState& gang, const std::string& pod_set, NodeState* node);
   void DropReservation(GangState& gang);
   void ForgetPod(const PodRecord& record);
+  static void CountBound(GangState& gang, int32_t pod_set, int32_t change);
   static std::vector<api::HostPort> PortsInUse(const NodeState& node);
   static bool SlotBroken(const SetPlan& plan, const NodeState& node, const NodeFilter& filter);
 

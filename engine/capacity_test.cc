@@ -360,6 +360,22 @@ TEST_F(CapacityTest, ABoundPodUsesTheSlotOnItsNode) {
   EXPECT_EQ(Kind(1, {{"cpu", 1000}}), FitKind::kNotNow);
 }
 
+TEST_F(CapacityTest, CountsTheBoundPodsOfEachPodSet) {
+  Node("a", {{"cpu", 4000}});
+  Pod("1", "a", {}, "ns/x", "leader");
+  Pod("2", "a", {}, "ns/x", "worker");
+  Pod("3", "elsewhere", {}, "ns/x", "worker");
+  Pod("4", "a", {}, "ns/y", "worker");
+  EXPECT_EQ(capacity_->Bound("ns/x", "worker"), 2);
+  EXPECT_EQ(capacity_->Bound("ns/x", "leader"), 1);
+  EXPECT_EQ(capacity_->Bound("ns/x", "unknown"), 0);
+  EXPECT_EQ(capacity_->Bound("ns/z", "worker"), 0);
+  Pod("2", "a", {}, "ns/x", "leader");
+  capacity_->RemovePod("3");
+  EXPECT_EQ(capacity_->Bound("ns/x", "worker"), 0);
+  EXPECT_EQ(capacity_->Bound("ns/x", "leader"), 2);
+}
+
 TEST_F(CapacityTest, APodBoundElsewhereUsesAnotherSlotAndFreesThatNode) {
   Node("a", {{"cpu", 1000}});
   Node("b", {{"cpu", 1000}});
