@@ -40,10 +40,13 @@ func podsRunning(c *cluster.Cluster, jobName string, want int) func(context.Cont
 func runWakeUp(t *testing.T, gatesOff bool) {
 	const repeats = 20
 	ctx := t.Context()
-	c, _ := startTeam(t, gatesOff, cluster.NodeSpec{Count: 1, Prefix: "base", CPU: "4"}, roomyTeam, cluster.TuttiOptions{})
+	c, tutti := startTeam(t, gatesOff, cluster.NodeSpec{Count: 1, Prefix: "base", CPU: "4"}, roomyTeam, cluster.TuttiOptions{})
 	log := followJobs(t, c, "team")
 
-	foreign := func(name, node string) {
+	podEvents := func() float64 { return sum(t, tutti, "tutti_watch_events_total", map[string]string{"kind": "pods"}) }
+	foreign := func(t *testing.T, name, node string) {
+		t.Helper()
+		before := podEvents()
 		grace := int64(0)
 		_, err := c.Kube.CoreV1().Pods("other").Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -55,20 +58,31 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// The next job must not be decided before the operator has seen the pod.
+		eventually(t, 20*time.Second, name+" to be seen", func(context.Context) (bool, error) {
+			return podEvents() > before, nil
+		})
 	}
-	remove := func(name string) {
+	remove := func(t *testing.T, name string) {
+		t.Helper()
 		grace := int64(0)
 		if err := c.Kube.CoreV1().Pods("other").Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	gone := func(job string) {
+	gone := func(t *testing.T, job string) {
+		t.Helper()
 		deleteJob(t, c, job)
 		eventually(t, 30*time.Second, "the pods of "+job+" to be gone", podsRunning(c, job, 0))
+		eventually(t, 30*time.Second, "the quota of "+job+" to be back", func(ctx context.Context) (bool, error) {
+			have, err := usage(ctx, c, "team")
+			return err == nil && have["cpu"] == "0", err
+		})
 	}
 	// The time from the start of the change's request to the Job's release as a watch shows it: longer
 	// than from the API server's event, by the request itself.
-	measure := func(job string, change func()) time.Duration {
+	measure := func(t *testing.T, job string, change func()) time.Duration {
+		t.Helper()
 		begin := time.Now()
 		change()
 		log.wait(t, 20*time.Second, "release of "+job, func() bool { _, ok := log.released[job]; return ok })
@@ -83,7 +97,7 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 		}
 	}
 
-	foreign("full", "base-0")
+	foreign(t, "full", "base-001")
 	t.Run("node added", func(t *testing.T) {
 		var times []time.Duration
 		for i := range repeats {
@@ -91,14 +105,14 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 			createJob(t, c, teamJob(name, 2, "2", ""))
 			waitPending(t, c, name, "Pending", "cpu")
 			var nodes []string
-			times = append(times, measure(name, func() {
+			times = append(times, measure(t, name, func() {
 				var err error
 				nodes, err = c.AddNodes(ctx, cluster.NodeSpec{Count: 1, Prefix: fmt.Sprintf("extra-%d", i), CPU: "4"})
 				if err != nil {
 					t.Fatal(err)
 				}
 			}))
-			gone(name)
+			gone(t, name)
 			if err := c.RemoveNode(ctx, nodes[0]); err != nil {
 				t.Fatal(err)
 			}
@@ -111,13 +125,13 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 			name := fmt.Sprintf("pod-%d", i)
 			createJob(t, c, teamJob(name, 2, "2", ""))
 			waitPending(t, c, name, "Pending", "cpu")
-			times = append(times, measure(name, func() { remove("full") }))
-			gone(name)
-			foreign("full", "base-0")
+			times = append(times, measure(t, name, func() { remove(t, "full") }))
+			gone(t, name)
+			foreign(t, "full", "base-001")
 		}
 		report(t, times)
 	})
-	remove("full")
+	remove(t, "full")
 	t.Run("quota raised", func(t *testing.T) {
 		var times []time.Duration
 		for i := range repeats {
@@ -125,8 +139,8 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 			patchQuota(t, c, "team", "default", "1")
 			createJob(t, c, teamJob(name, 2, "2", ""))
 			waitPending(t, c, name, "Pending", "cpu")
-			times = append(times, measure(name, func() { patchQuota(t, c, "team", "default", "4") }))
-			gone(name)
+			times = append(times, measure(t, name, func() { patchQuota(t, c, "team", "default", "4") }))
+			gone(t, name)
 		}
 		report(t, times)
 	})
@@ -135,6 +149,7 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 		var times []time.Duration
 		previous := "done-start"
 		createJob(t, c, teamJob(previous, 2, "2", "1s"))
+		log.wait(t, 20*time.Second, "release of "+previous, func() bool { _, ok := log.released[previous]; return ok })
 		for i := range repeats {
 			name := fmt.Sprintf("done-%d", i)
 			createJob(t, c, teamJob(name, 2, "2", "1s"))
