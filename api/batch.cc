@@ -29,8 +29,8 @@ int32_t Job::GangSize() const {
     // A work queue starts no more pods once one of them succeeded.
     return succeeded + uncounted_succeeded > 0 ? std::min(active, parallelism) : parallelism;
   }
-  const int64_t left = static_cast<int64_t>(*completions) - succeeded - uncounted_succeeded -
-                       failed_indexes;
+  const int64_t left =
+      static_cast<int64_t>(*completions) - succeeded - uncounted_succeeded - failed_indexes;
   return ClampToInt32(std::clamp<int64_t>(left, 0, std::max(parallelism, 0)));
 }
 

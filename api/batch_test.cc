@@ -65,8 +65,8 @@ TEST(Job, KeepsTheTemplateAsSubmitted) {
 }
 
 TEST(Job, NumbersOutOfRangeEndAtTheLimits) {
-  const Job job = Parsed(R"({"parallelism":99999999999,"completions":-5})",
-                         R"({"active":-1,"ready":1e30})");
+  const Job job =
+      Parsed(R"({"parallelism":99999999999,"completions":-5})", R"({"active":-1,"ready":1e30})");
   EXPECT_EQ(job.parallelism, INT32_MAX);
   EXPECT_EQ(job.completions, 0);
   EXPECT_EQ(job.active, 0);

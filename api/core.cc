@@ -15,8 +15,8 @@ std::shared_ptr<const PodShape> EmptyShape() {
 Result<ResourceList> ReadList(const Json& json, std::string_view path) {
   Result<ResourceList> list = ResourceListFromJson(json);
   if (!list) {
-    return Fail(Error{ErrorCode::kInvalid, std::string(path) + list.error().message, 0,
-                      std::nullopt});
+    return Fail(
+        Error{ErrorCode::kInvalid, std::string(path) + list.error().message, 0, std::nullopt});
   }
   for (auto& [resource, quantity] : *list) {
     quantity = quantity.RoundedUpToMilli();
@@ -74,9 +74,8 @@ Result<Node> NodeFromJson(const Json& json) {
   TRY_ASSIGN(out.taints, TaintsFromJson(spec["taints"]));
   const Json& status = json["status"];
   const bool has_allocatable = status["allocatable"].IsObject();
-  TRY_ASSIGN(const ResourceList list,
-             ReadList(status[has_allocatable ? "allocatable" : "capacity"],
-                      "Node " + out.meta.name + ": status.allocatable"));
+  TRY_ASSIGN(const ResourceList list, ReadList(status[has_allocatable ? "allocatable" : "capacity"],
+                                               "Node " + out.meta.name + ": status.allocatable"));
   out.allocatable = ToAmounts(list);
   return out;
 }

@@ -149,10 +149,8 @@ TEST(Node, CountsAllocatableAndKeepsTaints) {
   ASSERT_TRUE(node.has_value());
   EXPECT_TRUE(node->unschedulable);
   ASSERT_EQ(node->taints.size(), 1U);
-  EXPECT_EQ(node->allocatable, (Amounts{{"cpu", 7910},
-                                        {"memory", 15LL << 30},
-                                        {"nvidia.com/gpu", 4},
-                                        {"pods", 110}}));
+  EXPECT_EQ(node->allocatable,
+            (Amounts{{"cpu", 7910}, {"memory", 15LL << 30}, {"nvidia.com/gpu", 4}, {"pods", 110}}));
 }
 
 TEST(LimitRange, IsDefaultedAsTheApiServerDoes) {
@@ -167,18 +165,18 @@ TEST(LimitRange, IsDefaultedAsTheApiServerDoes) {
 }
 
 TEST(SmallKinds, AreDecoded) {
-  EXPECT_EQ(PriorityClassFromJson(
-                Parsed(R"({"metadata":{"name":"p"},"value":-7,"globalDefault":true})"))
-                ->value,
-            -7);
+  EXPECT_EQ(
+      PriorityClassFromJson(Parsed(R"({"metadata":{"name":"p"},"value":-7,"globalDefault":true})"))
+          ->value,
+      -7);
   EXPECT_EQ(RuntimeClassFromJson(
                 Parsed(R"({"metadata":{"name":"r"},"overhead":{"podFixed":{"cpu":"250m"}}})"))
                 ->overhead.at("cpu")
                 .MilliValue(),
             250);
-  EXPECT_EQ(NamespaceFromJson(Parsed(R"({"metadata":{"name":"n","labels":{"a":"b"}}})"))
-                ->meta.Label("a"),
-            "b");
+  EXPECT_EQ(
+      NamespaceFromJson(Parsed(R"({"metadata":{"name":"n","labels":{"a":"b"}}})"))->meta.Label("a"),
+      "b");
   EXPECT_EQ(PodGroupFromJson(Parsed(R"({"metadata":{"name":"g"},"spec":{"schedulingPolicy":
                 {"gang":{"minCount":5}}}})"))
                 ->min_count,
@@ -192,8 +190,8 @@ TEST(SmallKinds, AreDecoded) {
 TEST(Decoders, RefuseObjectsWithoutANameAndNameTheBadField) {
   EXPECT_EQ(PodFromJson(Json::Obj()).error().code, ErrorCode::kDecode);
   EXPECT_EQ(NodeFromJson(Json(7)).error().code, ErrorCode::kDecode);
-  const auto node = NodeFromJson(
-      Parsed(R"({"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"lots"}}})"));
+  const auto node =
+      NodeFromJson(Parsed(R"({"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"lots"}}})"));
   ASSERT_FALSE(node.has_value());
   EXPECT_NE(node.error().message.find("Node n: status.allocatable[cpu]"), std::string::npos);
 }

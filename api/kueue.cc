@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the schema and the admission policies refuse can still be in the store: written before they
-// were installed, or past them. Such an object is decoded as far as possible and carries a `problem`.
+// were installed, or past them. Such an object is decoded as far as possible and carries a
+// `problem`.
 #include "api/kueue.h"
 
 #include <algorithm>
@@ -115,9 +116,8 @@ std::vector<ResourceGroup> ReadGroups(const Json& list, const GroupRules& rules,
         if (at < group.covered_resources.size() &&
             flavor.resources.back().name != group.covered_resources[at]) {
           problems.Add(resource_path + ".name",
-                       "\"" + flavor.resources.back().name +
-                           "\" must be coveredResources[" + std::to_string(at) + "], \"" +
-                           group.covered_resources[at] + "\"");
+                       "\"" + flavor.resources.back().name + "\" must be coveredResources[" +
+                           std::to_string(at) + "], \"" + group.covered_resources[at] + "\"");
         }
       }
       if (resources.size() != group.covered_resources.size()) {
@@ -364,8 +364,8 @@ Result<Workload> WorkloadFromJson(const Json& json) {
   ReadPodSets(spec["podSets"], out.pod_sets, problems);
   out.priority = ReadInt32(spec["priority"]);
   if (const Json& ref = spec["priorityClassRef"]; ref.IsObject()) {
-    out.priority_class = PriorityClassRef{ref["group"].AsString(), ref["kind"].AsString(),
-                                          ref["name"].AsString()};
+    out.priority_class =
+        PriorityClassRef{ref["group"].AsString(), ref["kind"].AsString(), ref["name"].AsString()};
   }
   out.active = spec["active"].AsBool(true);
   out.max_execution_seconds = ReadOptionalInt32(spec["maximumExecutionTimeSeconds"]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of a Workload: reading it, and the body with which the manager kueue-admission applies it.
-// An apply removes what it leaves out, so the body always carries the whole set of that manager.
+// The status of a Workload: reading it, and the body with which the manager kueue-admission applies
+// it. An apply removes what it leaves out, so the body always carries the whole set of that
+// manager.
 #include <algorithm>
 #include <array>
 
@@ -12,8 +13,9 @@ namespace tutti::api {
 namespace {
 
 constexpr std::array<std::string_view, 9> kOwnConditions = {
-    "QuotaReserved", "Admitted",           "Evicted",  "Preempted", "Requeued",
-    "PodsReady",     "DeactivationTarget", "Finished", "BlockedOnPreemptionGates"};
+    "QuotaReserved",      "Admitted", "Evicted",
+    "Preempted",          "Requeued", "PodsReady",
+    "DeactivationTarget", "Finished", "BlockedOnPreemptionGates"};
 constexpr std::array<std::string_view, 4> kOtherFields = {"clusterName", "nominatedClusterNames",
                                                           "unhealthyNodes", "preemptionGates"};
 
@@ -131,8 +133,8 @@ WorkloadStatus WorkloadStatusFromJson(const Json& status, std::string* problem) 
                                       std::max(ReadInt32(item["count"]), 0));
   }
   for (const Json& item : status["schedulingStats"]["evictions"].AsArray()) {
-    out.evictions.push_back({item["reason"].AsString(), item["underlyingCause"].AsString(),
-                             ReadInt32(item["count"])});
+    out.evictions.push_back(
+        {item["reason"].AsString(), item["underlyingCause"].AsString(), ReadInt32(item["count"])});
   }
   for (const Json& item : status["resourceRequests"].AsArray()) {
     // What a scheduler reported; nothing is decided by it, so odd amounts are dropped silently.

@@ -27,14 +27,14 @@ ClusterQueue Queue(std::string_view spec) {
 ClusterQueue QueueWith(std::string_view quota, std::string_view cohort = "team") {
   return Queue(R"({"cohortName":")" + std::string(cohort) +
                R"(","resourceGroups":[{"coveredResources":["cpu"],"flavors":[{"name":"f",
-               "resources":[)" + std::string(quota) + "]}]}]}");
+               "resources":[)" +
+               std::string(quota) + "]}]}]}");
 }
 
 Workload WorkloadOf(std::string_view spec, std::string_view status = "{}") {
-  Json json = Json::Obj({{"metadata", Json::Obj({{"name", "wl"},
-                                                 {"namespace", "ns"},
-                                                 {"uid", "u"},
-                                                 {"resourceVersion", "7"}})}});
+  Json json = Json::Obj(
+      {{"metadata",
+        Json::Obj({{"name", "wl"}, {"namespace", "ns"}, {"uid", "u"}, {"resourceVersion", "7"}})}});
   json.Set("spec", Parsed(spec));
   json.Set("status", Parsed(status));
   Result<Workload> workload = WorkloadFromJson(json);
@@ -99,7 +99,10 @@ TEST(ClusterQueue, MalformedAndNegativeQuotasAreNamed) {
   EXPECT_THAT(QueueWith(R"({"name":"cpu"})").problem, HasSubstr("nominalQuota: is missing"));
   EXPECT_THAT(QueueWith(R"({"name":"cpu","nominalQuota":"1","borrowingLimit":"-2"})").problem,
               HasSubstr("borrowingLimit: \"-2\""));
-  EXPECT_EQ(QueueWith(R"({"name":"cpu","nominalQuota":"-1"})").groups[0].flavors[0].resources[0]
+  EXPECT_EQ(QueueWith(R"({"name":"cpu","nominalQuota":"-1"})")
+                .groups[0]
+                .flavors[0]
+                .resources[0]
                 .nominal.Value(),
             0);
 }
@@ -140,9 +143,8 @@ TEST(ClusterQueue, UnknownValuesAndForbiddenCombinationsAreNamed) {
   EXPECT_THAT(Queue(R"({"stopPolicy":7})").problem, HasSubstr("spec.stopPolicy: 7 must be one"));
   EXPECT_THAT(Queue(R"({"preemption":{"borrowWithinCohort":{"policy":"LowerPriority"}}})").problem,
               HasSubstr("needs reclaimWithinCohort other than Never"));
-  EXPECT_THAT(
-      Queue(R"({"flavorFungibility":{"preference":"BorrowingOverPreemption"}})").problem,
-      HasSubstr("preference: needs whenCanBorrow"));
+  EXPECT_THAT(Queue(R"({"flavorFungibility":{"preference":"BorrowingOverPreemption"}})").problem,
+              HasSubstr("preference: needs whenCanBorrow"));
   EXPECT_THAT(Queue(R"({"fairSharing":{"weight":"1n"}})").problem,
               HasSubstr("spec.fairSharing.weight: \"1n\" must be 0 or more than 1n"));
   EXPECT_EQ(Queue(R"({"fairSharing":{"weight":"0"}})").problem, "");
@@ -184,10 +186,10 @@ TEST(SmallKueueKinds, AreDecoded) {
   EXPECT_EQ(flavor->node_taints.size(), 1U);
   EXPECT_EQ(flavor->tolerations.size(), 1U);
   EXPECT_EQ(flavor->topology_name, "rack");
-  EXPECT_EQ(AdmissionCheckFromJson(
-                Parsed(R"({"metadata":{"name":"a"},"spec":{"controllerName":"x/y"}})"))
-                ->controller,
-            "x/y");
+  EXPECT_EQ(
+      AdmissionCheckFromJson(Parsed(R"({"metadata":{"name":"a"},"spec":{"controllerName":"x/y"}})"))
+          ->controller,
+      "x/y");
   EXPECT_EQ(TopologyFromJson(Parsed(R"({"metadata":{"name":"t"},"spec":{"levels":[
                 {"nodeLabel":"rack"},{"nodeLabel":"kubernetes.io/hostname"}]}})"))
                 ->levels,
@@ -228,9 +230,9 @@ TEST(Workload, WhatIsWrongIsNamed) {
               HasSubstr("spec.podSets[1].name: \"a\" is used twice"));
   EXPECT_THAT(WorkloadOf(R"({"podSets":[{"count":2,"minCount":3}]})").problem,
               HasSubstr("spec.podSets[0].minCount: 3 must be between 1 and count, 2"));
-  EXPECT_THAT(WorkloadOf(R"({"podSets":[{"name":"a","minCount":1},{"name":"b","minCount":1}]})")
-                  .problem,
-              HasSubstr("at most one entry may use minCount"));
+  EXPECT_THAT(
+      WorkloadOf(R"({"podSets":[{"name":"a","minCount":1},{"name":"b","minCount":1}]})").problem,
+      HasSubstr("at most one entry may use minCount"));
   EXPECT_THAT(WorkloadOf(R"({"podSets":[{"count":-1}]})").problem,
               HasSubstr("spec.podSets[0].count: must not be negative"));
   EXPECT_THAT(
@@ -274,8 +276,8 @@ TEST(StatusApplyBody, CarriesTheWholeSetOfItsManagerAndNothingElse) {
   const Workload workload = WorkloadOf(R"({"podSets":[{}]})", kFullStatus);
   EXPECT_TRUE(workload.QuotaReserved());
   Json expected = Parsed(kFullStatus);
-  expected.Erase("reclaimablePods");                        // another manager's
-  expected.At("conditions").MutableArray().pop_back();      // not one of the nine
+  expected.Erase("reclaimablePods");                    // another manager's
+  expected.At("conditions").MutableArray().pop_back();  // not one of the nine
   const Json body = StatusApplyBody(workload, /*strict=*/true);
   EXPECT_EQ(body["status"], expected);
   EXPECT_EQ(body["apiVersion"], Json("kueue.x-k8s.io/v1beta2"));
@@ -303,9 +305,9 @@ TEST(StatusApplyBody, ResourceRequestsEndWithTheAdmission) {
 
 TEST(StatusApplyBody, WritesAllNineConditions) {
   Workload workload = WorkloadOf(R"({"podSets":[{}]})");
-  for (const char* type : {"QuotaReserved", "Admitted", "Evicted", "Preempted", "Requeued",
-                           "PodsReady", "DeactivationTarget", "Finished",
-                           "BlockedOnPreemptionGates", "Foreign"}) {
+  for (const char* type :
+       {"QuotaReserved", "Admitted", "Evicted", "Preempted", "Requeued", "PodsReady",
+        "DeactivationTarget", "Finished", "BlockedOnPreemptionGates", "Foreign"}) {
     SetCondition(workload.status.conditions, {type, "True", "R", "", {}, 0}, kNoTime);
   }
   EXPECT_EQ(StatusApplyBody(workload, false)["status"]["conditions"].AsArray().size(), 9U);

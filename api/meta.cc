@@ -171,17 +171,18 @@ bool SetCondition(Conditions& conditions, Condition condition, Time now) {
 }
 
 bool RemoveCondition(Conditions& conditions, std::string_view type) {
-  return std::erase_if(conditions, [&](const Condition& condition) {
-           return condition.type == type;
-         }) > 0;
+  return std::erase_if(conditions,
+                       [&](const Condition& condition) { return condition.type == type; }) > 0;
 }
 
 Conditions ConditionsFromJson(const Json& json) {
   Conditions out;
   out.reserve(json.AsArray().size());
   for (const Json& item : json.AsArray()) {
-    Condition condition{item["type"].AsString(),   item["status"].AsString(),
-                        item["reason"].AsString(), item["message"].AsString(),
+    Condition condition{item["type"].AsString(),
+                        item["status"].AsString(),
+                        item["reason"].AsString(),
+                        item["message"].AsString(),
                         ReadTime(item["lastTransitionTime"]),
                         ReadInt64(item["observedGeneration"])};
     if (!condition.type.empty() && FindCondition(out, condition.type) == nullptr) {

@@ -93,8 +93,8 @@ TEST(Conditions, SurviveARoundTrip) {
 }
 
 TEST(Conditions, DuplicateAndNamelessEntriesAreDropped) {
-  const Conditions conditions = ConditionsFromJson(
-      Parsed(R"([{"type":"A","status":"True"},{"type":"A","status":"False"},{"status":"True"},7])"));
+  const Conditions conditions = ConditionsFromJson(Parsed(
+      R"([{"type":"A","status":"True"},{"type":"A","status":"False"},{"status":"True"},7])"));
   ASSERT_EQ(conditions.size(), 1U);
   EXPECT_EQ(conditions[0].status, "True");
 }

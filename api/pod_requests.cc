@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps are those of SetDefaults_Pod, of the admission plugins LimitRanger and RuntimeClass, and
-// of the request aggregation that kube-scheduler uses (KEP-753 sidecars, KEP-2837 pod-level
+// The steps are those of SetDefaults_Pod, of the admission plugins LimitRanger and RuntimeClass,
+// and of the request aggregation that kube-scheduler uses (KEP-753 sidecars, KEP-2837 pod-level
 // resources, KEP-1287 in-place resize). Pure, but for the table of interned shapes.
 #include "api/pod_requests.h"
 
@@ -70,8 +70,8 @@ void MinList(ResourceList& target, const ResourceList& other) {
   }
 }
 
-// Reads what is well formed, rounded as the API server stores it, and appends a message for each entry
-// that is not.
+// Reads what is well formed, rounded as the API server stores it, and appends a message for each
+// entry that is not.
 ResourceList ReadList(const Json& json, const std::string& path, Problems& problems) {
   ResourceList out;
   if (!json.IsNull() && !json.IsObject()) {

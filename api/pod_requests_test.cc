@@ -66,8 +66,8 @@ TEST(PodShape, AgreesWithKubernetesOnTheTable) {
           ResourceListFromJson(test["runtimeClassOverhead"]).value_or(ResourceList());
       context.runtime_class = &runtime_class;
     }
-    const Result<PodShape> shape = test["running"].AsBool() ? ShapeOfRunning(test["pod"])
-                                                            : ShapeOf(test["pod"], context);
+    const Result<PodShape> shape =
+        test["running"].AsBool() ? ShapeOfRunning(test["pod"]) : ShapeOf(test["pod"], context);
     ASSERT_TRUE(shape.has_value()) << shape.error().message;
     Amounts expected;
     for (const auto& [resource, amount] : test["requests"].AsObject()) {
@@ -126,9 +126,9 @@ TEST(PodShape, RefusesRequestsAboveLimitsAlsoThoseOfALimitRange) {
   const LimitRange range = Range(R"([{"type":"Container","default":{"cpu":"2"}}])");
   PodContext context;
   context.limit_ranges = {&range};
-  EXPECT_THAT(ErrorOf(R"({"spec":{"containers":[{"resources":{"requests":{"cpu":"3"}}}]}})",
-                      context),
-              HasSubstr("cpu: 3 > 2"));
+  EXPECT_THAT(
+      ErrorOf(R"({"spec":{"containers":[{"resources":{"requests":{"cpu":"3"}}}]}})", context),
+      HasSubstr("cpu: 3 > 2"));
 }
 
 TEST(PodShape, ReadsSelectorsTolerationsAndAffinity) {
@@ -208,8 +208,7 @@ TEST(CheckQuantities, ListsEveryBadFieldAndTheReservedName) {
 
 TEST(CheckLimits, ComparesContainersAndThePodWithTheStrictestRange) {
   const LimitRange loose = Range(R"([{"type":"Container","max":{"cpu":"8"},"min":{"cpu":"10m"}}])");
-  const LimitRange strict =
-      Range(R"([{"type":"Container","max":{"cpu":"4"},"min":{"memory":"1Gi"}},
+  const LimitRange strict = Range(R"([{"type":"Container","max":{"cpu":"4"},"min":{"memory":"1Gi"}},
                 {"type":"Pod","max":{"cpu":"5"},"min":{"memory":"8Gi"}}])");
   PodContext context;
   context.limit_ranges = {&loose, &strict};
@@ -231,8 +230,7 @@ TEST(CheckLimits, ComparesContainersAndThePodWithTheStrictestRange) {
 }
 
 TEST(CheckLimits, SaysNothingAboutAPodThatFits) {
-  const LimitRange range =
-      Range(R"([{"type":"Container","max":{"cpu":"4"},"min":{"cpu":"1"}},
+  const LimitRange range = Range(R"([{"type":"Container","max":{"cpu":"4"},"min":{"cpu":"1"}},
                 {"type":"Pod","max":{"cpu":"4"}},{"type":"PersistentVolumeClaim",
                  "max":{"storage":"1Gi"}}])");
   PodContext context;

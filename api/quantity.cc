@@ -13,8 +13,8 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-constexpr int kMaxDigits = 38;   // 10^38 - 1 < 2^127
-constexpr int32_t kNano = -9;    // finest step that the API server keeps
+constexpr int kMaxDigits = 38;  // 10^38 - 1 < 2^127
+constexpr int32_t kNano = -9;   // finest step that the API server keeps
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 
@@ -253,8 +253,8 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
   if (suffix.binary) {
     exact_path = fraction_digits == 0 && 15 - counted_whole - suffix.exponent * 3 - 1 >= 0;
   } else {
-    exact_path = counted_whole + counted_fraction <= 18 &&
-                 suffix.exponent - counted_fraction >= kNano;
+    exact_path =
+        counted_whole + counted_fraction <= 18 && suffix.exponent - counted_fraction >= kNano;
   }
   const bool nothing_after_sign = at == text.size() && at == first;
   if (!any_digit && !exact_path && !nothing_after_sign) {
@@ -262,8 +262,8 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
   }
 
   Quantity out;
-  out.format_ = suffix.binary ? Format::kBinary
-                              : (suffix.scientific ? Format::kExponent : Format::kDecimal);
+  out.format_ =
+      suffix.binary ? Format::kBinary : (suffix.scientific ? Format::kExponent : Format::kDecimal);
   const bool ends_in_thousand = digits.size() >= 3 && digits[digits.size() - 1] == 0 &&
                                 digits[digits.size() - 2] == 0 && digits[digits.size() - 3] == 0;
   if (exact_path) {
@@ -317,8 +317,8 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
     magnitude = magnitude * 10 + digit;
   }
   out.coefficient_ = negative ? -magnitude : magnitude;
-  out.exponent_ = static_cast<int32_t>(
-      std::min<int64_t>(exponent, std::numeric_limits<int32_t>::max()));
+  out.exponent_ =
+      static_cast<int32_t>(std::min<int64_t>(exponent, std::numeric_limits<int32_t>::max()));
   if (suffix.binary) {
     const int64_t whole = static_cast<int64_t>(digits.size()) + exponent;
     if (whole > 19 || Scaled(magnitude, out.exponent_, 0) == kMax) {
@@ -354,8 +354,8 @@ Result<Quantity> Quantity::FromJson(const Json& json) {
   if (json.IsNull()) {
     return Quantity();
   }
-  return Fail(ErrorCode::kInvalid, "a quantity must be a string or a number, not " +
-                                       json.Dump().substr(0, 64));
+  return Fail(ErrorCode::kInvalid,
+              "a quantity must be a string or a number, not " + json.Dump().substr(0, 64));
 }
 
 int64_t Quantity::Value() const {

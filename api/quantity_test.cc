@@ -129,9 +129,9 @@ TEST(Amounts, PrintForAPersonAndComeBackTheSame) {
   EXPECT_EQ(FormatAmount("hugepages-2Mi", 4LL << 20), "4Mi");
   EXPECT_EQ(FormatAmount("nvidia.com/gpu", 8), "8");
   for (const char* resource : {"cpu", "memory", "nvidia.com/gpu"}) {
-    for (const int64_t amount : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{1024},
-                                 int64_t{123456789}, std::numeric_limits<int64_t>::max(),
-                                 int64_t{-123456789}}) {
+    for (const int64_t amount :
+         {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{1024}, int64_t{123456789},
+          std::numeric_limits<int64_t>::max(), int64_t{-123456789}}) {
       EXPECT_EQ(ToAmount(resource, FromAmount(resource, amount)), amount) << resource;
       EXPECT_EQ(ToAmount(resource, Q(FormatAmount(resource, amount))), amount) << resource;
     }

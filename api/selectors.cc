@@ -88,10 +88,9 @@ bool NodeSelectorTerm::Matches(const StringMap& labels, std::string_view node_na
 }
 
 bool LabelSelector::Matches(const StringMap& labels) const {
-  return present && std::all_of(requirements.begin(), requirements.end(),
-                                [&](const Requirement& requirement) {
-                                  return requirement.Matches(labels);
-                                });
+  return present &&
+         std::all_of(requirements.begin(), requirements.end(),
+                     [&](const Requirement& requirement) { return requirement.Matches(labels); });
 }
 
 Result<LabelSelector> LabelSelectorFromJson(const Json& json) {
@@ -120,9 +119,9 @@ Result<LabelSelector> LabelSelectorFromJson(const Json& json) {
                                            "\" must be In, NotIn, Exists or DoesNotExist");
     }
     if (wants_values == requirement.values.empty()) {
-      return Fail(ErrorCode::kInvalid,
-                  path + ".values: must " + (wants_values ? "have an entry" : "be empty") +
-                      " with operator " + requirement.op);
+      return Fail(ErrorCode::kInvalid, path + ".values: must " +
+                                           (wants_values ? "have an entry" : "be empty") +
+                                           " with operator " + requirement.op);
     }
     out.requirements.push_back(std::move(requirement));
   }
