@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/manager.h"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,9 @@
 #include "operator/guard.h"
 #include "operator/health.h"
 #include "operator/metrics.h"
+#include "operator/queue_metrics.h"
+#include "operator/version.h"
+#include "operator/webhook_controller.h"
 #include "reconciler/core.h"
 #include "reconciler/gang.h"
 #include "storage/ledger.h"
@@ -105,12 +110,18 @@ class Manager::Impl {
       executor_->Submit(key, {std::move(request)}, 0, {}, kube::WritePriority::kBackground);
     });
     metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
+    metrics_.Set(Metric::kBuildInfo,
+                 {kVersionText, kGitCommit, kBuildDate, "", CompilerText(), PlatformText()}, 1);
+    webhooks_.emplace(options_.config,
+                      WebhookController::Dependencies{&loop_, &*client_, &*executor_, &metrics_,
+                                                      [this] { return acting_ && !stopping_; }});
     if (options_.config.health.bind.has_value()) {
       TRY_ASSIGN(health_,
                  HealthServer::Start(*options_.config.health.bind, options_.config.health, &metrics_,
                                      {.ready =
                                           [this] {
-                                            return ready_ ? std::string() : "caches are not synced";
+                                            return ready_ ? webhooks_->NotReady()
+                                                          : "caches are not synced";
                                           },
                                       .alive = [] { return std::string(); }}));
     }
@@ -119,10 +130,14 @@ class Manager::Impl {
                            {"server", access.server},
                            {"identity", options_.identity}});
     loop_.Post([this] { Discover(); });
+    if (options_.config.mode != Mode::kObserve) {
+      loop_.Post([this] { webhooks_->Start(); });
+    }
     loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
     loop_.Run();
     health_.reset();
     watches_.clear();
+    webhooks_.reset();
     transport_->Close();
     ledger_.reset();
     return std::move(exit_);
@@ -187,6 +202,7 @@ class Manager::Impl {
                {"native_gangs", gang.api == reconciler::GangApi::kNone ? "off" : "on"},
                {"why", gang.reason}});
     core_.emplace(options);
+    webhooks_->SetPodGroups(gang.api != reconciler::GangApi::kNone);
     StartWatches(options.gang_api);
     if (options_.config.leader_election.enabled) {
       StartElection();
@@ -394,10 +410,16 @@ class Manager::Impl {
     const Time started = loop_.Now();
     reconciler::Output output = core_->Step(started);
     const bool decided = output.passes > 0;
+    const bool admitted = std::any_of(output.history.begin(), output.history.end(), [](const auto& row) {
+      return row.kind == reconciler::HistoryKind::kQuotaReserved;
+    });
     const std::chrono::duration<double> stepped = loop_.Now() - started;
     Carry(std::move(output));
     if (decided) {
+      const std::string_view result = admitted ? "success" : "inadmissible";
       metrics_.Observe(Metric::kPassSeconds, stepped.count());
+      metrics_.Add(Metric::kAdmissionAttempts, {result});
+      metrics_.Observe(Metric::kAdmissionAttemptDuration, {result}, stepped.count());
     }
     metrics_.Observe(Metric::kLoopTurnSeconds,
                      std::chrono::duration<double>(loop_.Now() - started).count());
@@ -504,12 +526,22 @@ class Manager::Impl {
                  static_cast<double>(stats.open_errors - ledger_seen_.open_errors));
     metrics_.Add(Metric::kLedgerErrors, {"write"},
                  static_cast<double>(stats.write_errors - ledger_seen_.write_errors));
+    metrics_.Add(Metric::kLedgerErrors, {"corrupt"},
+                 static_cast<double>(stats.corrupt_files - ledger_seen_.corrupt_files));
     ledger_seen_ = stats;
     if (core_.has_value()) {
       const reconciler::World& world = core_->world();
       metrics_.Set(Metric::kObjects, {"jobs"}, static_cast<double>(world.jobs.Size()));
       metrics_.Set(Metric::kObjects, {"pods"}, static_cast<double>(world.pods.Size()));
       metrics_.Set(Metric::kObjects, {"workloads"}, static_cast<double>(world.workloads.Size()));
+      queue_metrics_.Update(world, core_->engine(), metrics_);
+      std::set<std::string> default_queues;
+      for (const auto& [key, queue] : world.local_queues.All()) {
+        if (key.name == "default") {
+          default_queues.insert(key.ns);
+        }
+      }
+      webhooks_->SetDefaultQueues(std::move(default_queues));
       const std::string problem = core_->SanityCheck();
       if (!problem.empty()) {
         metrics_.Add(Metric::kLogBugs);
@@ -568,6 +600,8 @@ class Manager::Impl {
   std::unique_ptr<HealthServer> health_;
   std::vector<std::unique_ptr<kube::Watch>> watches_;
   std::optional<reconciler::Core> core_;
+  std::optional<WebhookController> webhooks_;
+  QueueMetrics queue_metrics_{options_.config.metrics};
   ServerFacts facts_;
   GuardInput guard_;
   uint64_t watch_seed_ = 0;

@@ -239,6 +239,13 @@ void Metrics::Remove(Metric metric, const Labels& labels) {
   }
 }
 
+void Metrics::Clear(Metric metric) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->RemoveIf([metric](const MetricInfo& info, const std::vector<std::string>& /*values*/) {
+    return info.id == metric;
+  });
+}
+
 void Metrics::RemoveClusterQueue(std::string_view name) {
   const std::scoped_lock lock(impl_->mutex);
   impl_->RemoveIf([name](const MetricInfo& info, const std::vector<std::string>& values) {

@@ -22,46 +22,30 @@ enum class Metric {
   kBuildInfo,                   // git_version, git_commit, build_date, go_version, compiler, platform
   kPendingWorkloads,            // cluster_queue, status
   kLocalQueuePendingWorkloads,  // name, namespace, status
-  kFinishedWorkloads,
-  kLocalQueueFinishedWorkloads,
   kFinishedWorkloadsTotal,  // cluster_queue, priority_class
-  kLocalQueueFinishedWorkloadsTotal,
   kQuotaReservedWorkloads,
-  kLocalQueueQuotaReservedWorkloads,
   kQuotaReservedWaitTime,
-  kLocalQueueQuotaReservedWaitTime,
   kAdmittedWorkloads,
-  kLocalQueueAdmittedWorkloads,
   kAdmissionWaitTime,
-  kLocalQueueAdmissionWaitTime,
-  kReadyWaitTime,
-  kLocalQueueReadyWaitTime,
-  kAdmittedUntilReadyWaitTime,
-  kLocalQueueAdmittedUntilReadyWaitTime,
   kEvictedWorkloads,  // cluster_queue, reason, underlying_cause, priority_class
-  kLocalQueueEvictedWorkloads,
-  kEvictedWorkloadsOnce,
   kReservingActiveWorkloads,
   kLocalQueueReservingActiveWorkloads,
   kAdmittedActiveWorkloads,
   kLocalQueueAdmittedActiveWorkloads,
   kClusterQueueStatus,      // cluster_queue, status
   kLocalQueueStatus,        // name, namespace, active
-  kUnadmittedWorkloads,     // cluster_queue, reason, underlying_cause
   kClusterQueueInfo,        // cluster_queue, parent_cohort, root_cohort
   kResourceReservation,     // cohort, cluster_queue, flavor, resource
   kResourceUsage,
   kNominalQuota,
   kBorrowingLimit,
   kLendingLimit,
-  kResourcePending,             // cluster_queue, resource
   kLocalQueueResourceReservation,  // name, namespace, flavor, resource
   kLocalQueueResourceUsage,
   // ours
   kApiWrites,           // verb, resource, code
   kApiWriteSeconds,     // verb
   kWatchEvents,         // kind, type
-  kWatchRestarts,       // kind, reason
   kObjects,             // kind
   kLoopTurnSeconds,
   kPassSeconds,
@@ -123,6 +107,7 @@ class Metrics {
   [[nodiscard]] double ValueForTest(Metric metric, const Labels& labels = {}) const;
 
   void Remove(Metric metric, const Labels& labels);
+  void Clear(Metric metric);  // every series of it
   // Every series of a ClusterQueue, a LocalQueue.
   void RemoveClusterQueue(std::string_view name);
   void RemoveLocalQueue(const api::ObjectKey& key);

@@ -31,7 +31,6 @@ std::vector<MetricInfo> Build() {
   const Names cq{"cluster_queue"};
   const Names lq{"name", "namespace"};
   const Names cq_priority{"cluster_queue", "priority_class"};
-  const Names lq_priority{"name", "namespace", "priority_class"};
   const Names quota{"cohort", "cluster_queue", "flavor", "resource"};
   const Names lq_resource{"name", "namespace", "flavor", "resource"};
   std::vector<MetricInfo> table;
@@ -55,48 +54,18 @@ std::vector<MetricInfo> Build() {
         "Workloads that wait; status is active (may be admitted) or inadmissible (parked).");
   kueue(Metric::kLocalQueuePendingWorkloads, "kueue_local_queue_pending_workloads", kGauge,
         {"name", "namespace", "status"}, "As kueue_pending_workloads, per LocalQueue.");
-  kueue(Metric::kFinishedWorkloads, "kueue_finished_workloads", kGauge, cq,
-        "Finished Workload objects that still exist.");
-  kueue(Metric::kLocalQueueFinishedWorkloads, "kueue_local_queue_finished_workloads", kGauge, lq,
-        "As kueue_finished_workloads, per LocalQueue.");
   kueue(Metric::kFinishedWorkloadsTotal, "kueue_finished_workloads_total", kCounter, cq_priority,
         "Workloads that finished.");
-  kueue(Metric::kLocalQueueFinishedWorkloadsTotal, "kueue_local_queue_finished_workloads_total",
-        kCounter, lq_priority, "As kueue_finished_workloads_total, per LocalQueue.");
   kueue(Metric::kQuotaReservedWorkloads, "kueue_quota_reserved_workloads_total", kCounter,
         cq_priority, "Workloads that got quota.");
-  kueue(Metric::kLocalQueueQuotaReservedWorkloads, "kueue_local_queue_quota_reserved_workloads_total",
-        kCounter, lq_priority, "As kueue_quota_reserved_workloads_total, per LocalQueue.");
   kueue(Metric::kQuotaReservedWaitTime, "kueue_quota_reserved_wait_time_seconds", kHistogram,
         cq_priority, "From creation or the last requeue to the quota.", Waits(14));
-  kueue(Metric::kLocalQueueQuotaReservedWaitTime, "kueue_local_queue_quota_reserved_wait_time_seconds",
-        kHistogram, lq_priority, "As kueue_quota_reserved_wait_time_seconds, per LocalQueue.",
-        Waits(14));
   kueue(Metric::kAdmittedWorkloads, "kueue_admitted_workloads_total", kCounter, cq_priority,
         "Workloads admitted.");
-  kueue(Metric::kLocalQueueAdmittedWorkloads, "kueue_local_queue_admitted_workloads_total", kCounter,
-        lq_priority, "As kueue_admitted_workloads_total, per LocalQueue.");
   kueue(Metric::kAdmissionWaitTime, "kueue_admission_wait_time_seconds", kHistogram, cq_priority,
         "From creation or the last requeue to admission.", Waits(16));
-  kueue(Metric::kLocalQueueAdmissionWaitTime, "kueue_local_queue_admission_wait_time_seconds",
-        kHistogram, lq_priority, "As kueue_admission_wait_time_seconds, per LocalQueue.", Waits(14));
-  kueue(Metric::kReadyWaitTime, "kueue_ready_wait_time_seconds", kHistogram, cq_priority,
-        "From creation or the last requeue to all pods ready.", Waits(14));
-  kueue(Metric::kLocalQueueReadyWaitTime, "kueue_local_queue_ready_wait_time_seconds", kHistogram,
-        lq_priority, "As kueue_ready_wait_time_seconds, per LocalQueue.", Waits(14));
-  kueue(Metric::kAdmittedUntilReadyWaitTime, "kueue_admitted_until_ready_wait_time_seconds", kHistogram,
-        cq_priority, "From admission to all pods ready.", Waits(14));
-  kueue(Metric::kLocalQueueAdmittedUntilReadyWaitTime,
-        "kueue_local_queue_admitted_until_ready_wait_time_seconds", kHistogram, lq_priority,
-        "As kueue_admitted_until_ready_wait_time_seconds, per LocalQueue.", Waits(14));
   kueue(Metric::kEvictedWorkloads, "kueue_evicted_workloads_total", kCounter,
         {"cluster_queue", "reason", "underlying_cause", "priority_class"}, "Evictions.");
-  kueue(Metric::kLocalQueueEvictedWorkloads, "kueue_local_queue_evicted_workloads_total", kCounter,
-        {"name", "namespace", "reason", "underlying_cause", "priority_class"},
-        "As kueue_evicted_workloads_total, per LocalQueue.");
-  kueue(Metric::kEvictedWorkloadsOnce, "kueue_evicted_workloads_once_total", kCounter,
-        {"cluster_queue", "reason", "underlying_cause", "priority_class"},
-        "Workloads evicted for the first time for this reason.");
   kueue(Metric::kReservingActiveWorkloads, "kueue_reserving_active_workloads", kGauge, cq,
         "Workloads that hold quota.");
   kueue(Metric::kLocalQueueReservingActiveWorkloads, "kueue_local_queue_reserving_active_workloads",
@@ -109,9 +78,6 @@ std::vector<MetricInfo> Build() {
         "1 for the present status of pending, active and terminating, else 0.");
   kueue(Metric::kLocalQueueStatus, "kueue_local_queue_status", kGauge, {"name", "namespace", "active"},
         "1 for the present state of True, False and Unknown, else 0.");
-  kueue(Metric::kUnadmittedWorkloads, "kueue_unadmitted_workloads", kGauge,
-        {"cluster_queue", "reason", "underlying_cause"},
-        "Workloads that wait, by reason (feature gate UnadmittedWorkloadsObservability).");
   kueue(Metric::kClusterQueueInfo, "kueue_cluster_queue_info", kGauge,
         {"cluster_queue", "parent_cohort", "root_cohort"}, "Always 1.");
   kueue(Metric::kResourceReservation, "kueue_cluster_queue_resource_reservation", kGauge, quota,
@@ -124,9 +90,6 @@ std::vector<MetricInfo> Build() {
         "Borrowing limit, +Inf when not set (metrics.enableClusterQueueResources).");
   kueue(Metric::kLendingLimit, "kueue_cluster_queue_lending_limit", kGauge, quota,
         "Lending limit, +Inf when not set (metrics.enableClusterQueueResources).");
-  kueue(Metric::kResourcePending, "kueue_cluster_queue_resource_pending", kGauge,
-        {"cluster_queue", "resource"},
-        "Amount that pending workloads ask for (metrics.enableClusterQueueResources).");
   kueue(Metric::kLocalQueueResourceReservation, "kueue_local_queue_resource_reservation", kGauge,
         lq_resource, "Amount reserved, per LocalQueue (metrics.enableClusterQueueResources).");
   kueue(Metric::kLocalQueueResourceUsage, "kueue_local_queue_resource_usage", kGauge, lq_resource,
@@ -138,8 +101,6 @@ std::vector<MetricInfo> Build() {
        "Time of a write, until the answer.", Latencies());
   ours(Metric::kWatchEvents, "tutti_watch_events_total", kCounter, {"kind", "type"},
        "Events received from the API server.");
-  ours(Metric::kWatchRestarts, "tutti_watch_restarts_total", kCounter, {"kind", "reason"},
-       "Watches that had to be opened again.");
   ours(Metric::kObjects, "tutti_objects", kGauge, {"kind"}, "Objects in the cache.");
   ours(Metric::kLoopTurnSeconds, "tutti_loop_turn_seconds", kHistogram, {},
        "Time of one turn of the deciding thread.", Latencies());
@@ -162,7 +123,7 @@ std::vector<MetricInfo> Build() {
   ours(Metric::kLedgerDropped, "tutti_ledger_dropped_total", kCounter, {},
        "Rows lost: the queue was full or the file could not be written.");
   ours(Metric::kLedgerErrors, "tutti_ledger_errors_total", kCounter, {"kind"},
-       "Trouble with the ledger: open, write, corrupt, retention.");
+       "Trouble with the ledger: open, write, corrupt.");
   ours(Metric::kLedgerQueued, "tutti_ledger_queued", kGauge, {}, "Rows waiting to be written.");
   ours(Metric::kLogBugs, "tutti_bugs_total", kCounter, {},
        "Broken internal rules that were survived; please report them.");
@@ -200,8 +161,8 @@ const MetricInfo& InfoOf(Metric metric) {
 std::string MetricsMarkdown() {
   std::string text =
       "# Metrics\n\n"
-      "Served in the Prometheus text format on the health listener (`/metrics`, plain HTTP) and on\n"
-      "`metrics.bindAddress`. Names, labels and buckets of `kueue_*` are those of Kueue v0.19.2 for the\n"
+      "Served in the Prometheus text format on the health listener (`/metrics`, plain HTTP).\n"
+      "Names, labels and buckets of `kueue_*` are those of Kueue v0.19.2 for the\n"
       "features that exist here; each of them, `kueue_build_info` apart, also has the label\n"
       "`replica_role` (leader, follower, standalone). Series of a deleted queue vanish.\n"
       "This page is checked against the table in `operator/metrics_table.cc` by a test.\n\n"

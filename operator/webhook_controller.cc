@@ -63,7 +63,9 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
 
   void Trouble(const Error& error) {
     log::Warn("webhook certificates", {{"error", error.message}});
-    Say("webhooks: " + error.message);
+    if (!found.empty()) {
+      Say("webhooks: " + error.message);  // the API server counts on us
+    }
     Later(kRetryInterval);
   }
 
@@ -215,7 +217,7 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
   std::vector<Json> found;
   std::unique_ptr<WebhookServer> server;
   mutable std::mutex mutex;  // for not_ready
-  std::string not_ready = "webhooks: not looked at yet";
+  std::string not_ready;
 };
 
 WebhookController::WebhookController(const Config& config, Dependencies dependencies)

@@ -71,7 +71,6 @@ class WebhookControllerTest : public testing::Test {
 
 TEST_F(WebhookControllerTest, WithoutAConfigurationNothingIsServedOrWritten) {
   auto controller = Start();
-  EXPECT_NE(controller->NotReady(), "");
   loop_.Advance(seconds(30));
   EXPECT_EQ(controller->NotReady(), "");
   EXPECT_EQ(controller->port(), 0);
