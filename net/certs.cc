@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/certs.h"
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <memory>
 
@@ -75,7 +75,8 @@ Result<std::string> ToPem(X509* certificate) {
 
 Result<std::string> ToPem(EVP_PKEY* key) {
   const BioPtr bio(BIO_new(BIO_s_mem()));
-  if (!bio || PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
+  if (!bio ||
+      PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return OpenSslError("write a key");
   }
   return Content(bio.get());
@@ -136,22 +137,26 @@ Result<KeyPair> Make(const CertificateSpec& spec, X509* issuer, EVP_PKEY* issuer
   const NumberPtr number(BN_bin2bn(serial.data(), static_cast<int>(serial.size()), nullptr));
   X509* raw = certificate.get();
   X509_NAME* subject = X509_get_subject_name(raw);
-  bool ok = number != nullptr && X509_set_version(raw, 2) == 1 &&
-            BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(raw)) != nullptr &&
-            ASN1_TIME_set(X509_getm_notBefore(raw), Seconds(spec.not_before)) != nullptr &&
-            ASN1_TIME_set(X509_getm_notAfter(raw), Seconds(spec.not_after)) != nullptr &&
-            X509_set_pubkey(raw, key.get()) == 1 &&
-            X509_NAME_add_entry_by_txt(
-                subject, "CN", MBSTRING_UTF8,
-                static_cast<const unsigned char*>(static_cast<const void*>(spec.common_name.data())),
-                static_cast<int>(spec.common_name.size()), -1, 0) == 1 &&
-            X509_set_issuer_name(raw, issuer == nullptr ? subject : X509_get_subject_name(issuer)) == 1;
+  bool ok =
+      number != nullptr && X509_set_version(raw, 2) == 1 &&
+      BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(raw)) != nullptr &&
+      ASN1_TIME_set(X509_getm_notBefore(raw), Seconds(spec.not_before)) != nullptr &&
+      ASN1_TIME_set(X509_getm_notAfter(raw), Seconds(spec.not_after)) != nullptr &&
+      X509_set_pubkey(raw, key.get()) == 1 &&
+      X509_NAME_add_entry_by_txt(
+          subject, "CN", MBSTRING_UTF8,
+          static_cast<const unsigned char*>(static_cast<const void*>(spec.common_name.data())),
+          static_cast<int>(spec.common_name.size()), -1, 0) == 1 &&
+      X509_set_issuer_name(raw, issuer == nullptr ? subject : X509_get_subject_name(issuer)) == 1;
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   X509V3_set_ctx(&context, issuer == nullptr ? raw : issuer, raw, nullptr, nullptr, 0);
-  ok = ok && AddExtension(raw, &context, NID_basic_constraints, ca ? "critical,CA:TRUE" : "critical,CA:FALSE") &&
-       AddExtension(raw, &context, NID_key_usage,
-                    ca ? "critical,keyCertSign,cRLSign,digitalSignature" : "critical,digitalSignature") &&
+  ok = ok &&
+       AddExtension(raw, &context, NID_basic_constraints,
+                    ca ? "critical,CA:TRUE" : "critical,CA:FALSE") &&
+       AddExtension(
+           raw, &context, NID_key_usage,
+           ca ? "critical,keyCertSign,cRLSign,digitalSignature" : "critical,digitalSignature") &&
        AddExtension(raw, &context, NID_subject_key_identifier, "hash");
   if (ok && issuer != nullptr) {
     ok = AddExtension(raw, &context, NID_authority_key_identifier, "keyid");
@@ -185,13 +190,14 @@ void ReadNames(X509* certificate, CertificateInfo* info) {
   for (int i = 0; names && i < sk_GENERAL_NAME_num(names.get()); ++i) {
     const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
     if (name->type == GEN_DNS) {
-      info->dns_names.emplace_back(
-          static_cast<const char*>(static_cast<const void*>(ASN1_STRING_get0_data(name->d.dNSName))),
-          static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
+      info->dns_names.emplace_back(static_cast<const char*>(static_cast<const void*>(
+                                       ASN1_STRING_get0_data(name->d.dNSName))),
+                                   static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
     } else if (name->type == GEN_IPADD) {
       std::array<char, INET6_ADDRSTRLEN> text{};
       const int family = ASN1_STRING_length(name->d.iPAddress) == 4 ? AF_INET : AF_INET6;
-      if (inet_ntop(family, ASN1_STRING_get0_data(name->d.iPAddress), text.data(), text.size()) != nullptr) {
+      if (inet_ntop(family, ASN1_STRING_get0_data(name->d.iPAddress), text.data(), text.size()) !=
+          nullptr) {
         info->ip_addresses.emplace_back(text.data());
       }
     }
@@ -226,8 +232,8 @@ Result<CertificateInfo> Inspect(std::string_view certificate_pem) {
   TRY_ASSIGN(info.not_before, ToTime(X509_get0_notBefore(certificate.get())));
   TRY_ASSIGN(info.not_after, ToTime(X509_get0_notAfter(certificate.get())));
   std::array<char, 256> name{};
-  if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate.get()), NID_commonName, name.data(),
-                                static_cast<int>(name.size())) > 0) {
+  if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate.get()), NID_commonName,
+                                name.data(), static_cast<int>(name.size())) > 0) {
     info.common_name = name.data();
   }
   info.is_ca = X509_check_ca(certificate.get()) == 1;
@@ -248,7 +254,8 @@ Result<CertificateInfo> Inspect(std::string_view certificate_pem) {
 bool KeyMatches(std::string_view certificate_pem, std::string_view key_pem) {
   const CertPtr certificate = ReadCertificate(certificate_pem);
   const KeyPtr key = ReadKey(key_pem);
-  const bool matches = certificate && key && X509_check_private_key(certificate.get(), key.get()) == 1;
+  const bool matches =
+      certificate && key && X509_check_private_key(certificate.get(), key.get()) == 1;
   ERR_clear_error();
   return matches;
 }
@@ -256,7 +263,8 @@ bool KeyMatches(std::string_view certificate_pem, std::string_view key_pem) {
 bool IsSignedBy(std::string_view certificate_pem, std::string_view ca_pem) {
   const CertPtr certificate = ReadCertificate(certificate_pem);
   const CertPtr ca = ReadCertificate(ca_pem);
-  const bool is = certificate && ca && X509_check_issued(ca.get(), certificate.get()) == X509_V_OK &&
+  const bool is = certificate && ca &&
+                  X509_check_issued(ca.get(), certificate.get()) == X509_V_OK &&
                   X509_verify(certificate.get(), X509_get0_pubkey(ca.get())) == 1;
   ERR_clear_error();
   return is;
@@ -288,7 +296,8 @@ Time RotationTime(Time not_before, Time not_after) {
 Rotation DecideRotation(const KeyPair& ca, const KeyPair& leaf,
                         const std::vector<std::string>& dns_names, Time now) {
   const auto ca_info = Inspect(ca.certificate_pem);
-  if (!ca_info || !ca_info->is_ca || !KeyMatches(ca.certificate_pem, ca.key_pem) || Due(*ca_info, now)) {
+  if (!ca_info || !ca_info->is_ca || !KeyMatches(ca.certificate_pem, ca.key_pem) ||
+      Due(*ca_info, now)) {
     return Rotation::kNewCa;
   }
   const auto leaf_info = Inspect(leaf.certificate_pem);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificates for our own HTTPS servers: a self-signed CA and leaves (P-256), reading what a PEM
-// says, and when to replace what. OpenSSL stays inside certs.cc. Thread-safe, no state; the time comes
-// in as an argument.
+// says, and when to replace what. OpenSSL stays inside certs.cc. Thread-safe, no state; the time
+// comes in as an argument.
 #pragma once
 
 #include <string>
@@ -41,7 +41,8 @@ struct CertificateInfo {
 
 // The first certificate of the PEM text.
 Result<CertificateInfo> Inspect(std::string_view certificate_pem);
-// Whether the key is the certificate's, and the certificate is signed by the CA (first one of either).
+// Whether the key is the certificate's, and the certificate is signed by the CA (first one of
+// either).
 [[nodiscard]] bool KeyMatches(std::string_view certificate_pem, std::string_view key_pem);
 [[nodiscard]] bool IsSignedBy(std::string_view certificate_pem, std::string_view ca_pem);
 // The certificates of a bundle, each as its own PEM text, in order; broken blocks are left out.
@@ -52,7 +53,8 @@ std::vector<std::string> SplitBundle(std::string_view bundle);
 
 enum class Rotation { kKeep, kNewLeaf, kNewCa };
 
-// What to do about a CA and its leaf (PEM texts as found; empty or unreadable is as good as absent).
+// What to do about a CA and its leaf (PEM texts as found; empty or unreadable is as good as
+// absent).
 [[nodiscard]] Rotation DecideRotation(const KeyPair& ca, const KeyPair& leaf,
                                       const std::vector<std::string>& dns_names, Time now);
 

@@ -77,7 +77,8 @@ TEST_F(CertsTest, SplitsBundlesAndLeavesBrokenBlocksOut) {
 
 TEST_F(CertsTest, RotatesAtTwoThirdsOfTheLife) {
   EXPECT_EQ(DecideRotation(ca_, leaf_, names_, kNow), Rotation::kKeep);
-  EXPECT_EQ(DecideRotation(ca_, leaf_, names_, kNow + hours(24 * 20) - seconds(1)), Rotation::kKeep);
+  EXPECT_EQ(DecideRotation(ca_, leaf_, names_, kNow + hours(24 * 20) - seconds(1)),
+            Rotation::kKeep);
   EXPECT_EQ(DecideRotation(ca_, leaf_, names_, kNow + hours(24 * 20)), Rotation::kNewLeaf);
   EXPECT_EQ(DecideRotation(ca_, leaf_, names_, kNow + hours(24 * 60)), Rotation::kNewCa);
 }
@@ -99,7 +100,11 @@ TEST_F(CertsTest, ReplacesWhatIsMissingBrokenForeignOrFromTheFuture) {
       {"CA without its key", {ca_.certificate_pem, leaf_.key_pem}, leaf_, names_, Rotation::kNewCa},
       {"leaf as CA", leaf_, leaf_, names_, Rotation::kNewCa},
       {"leaf of another CA", other, leaf_, names_, Rotation::kNewLeaf},
-      {"leaf without its key", ca_, {leaf_.certificate_pem, ca_.key_pem}, names_, Rotation::kNewLeaf},
+      {"leaf without its key",
+       ca_,
+       {leaf_.certificate_pem, ca_.key_pem},
+       names_,
+       Rotation::kNewLeaf},
       {"another name", ca_, leaf_, {"other.ns.svc"}, Rotation::kNewLeaf},
       {"not valid yet", future, leaf_, names_, Rotation::kNewCa},
   };

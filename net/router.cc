@@ -78,7 +78,8 @@ Response Router::Serve(const Request& request) const {
   const Route* best = nullptr;
   bool known_path = false;
   for (const Route& route : routes_) {
-    const bool matches = route.prefix ? request.path.rfind(route.path, 0) == 0 : request.path == route.path;
+    const bool matches =
+        route.prefix ? request.path.rfind(route.path, 0) == 0 : request.path == route.path;
     if (!matches) {
       continue;
     }
@@ -96,7 +97,8 @@ Response Router::Serve(const Request& request) const {
     }
   }
   if (best == nullptr) {
-    return known_path ? Response::Text(405, "method not allowed\n") : Response::Text(404, "not found\n");
+    return known_path ? Response::Text(405, "method not allowed\n")
+                      : Response::Text(404, "not found\n");
   }
   return best->handler(request);
 }

@@ -36,7 +36,8 @@ constexpr size_t kFirstRead = 4096;
 Result<ContextPointer> MakeContext(const TlsMaterial& material, TlsMinimum minimum) {
   try {
     auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
-    context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_compression);
+    context->set_options(asio::ssl::context::default_workarounds |
+                         asio::ssl::context::no_compression);
     SSL_CTX_set_min_proto_version(context->native_handle(),
                                   minimum == TlsMinimum::k13 ? TLS1_3_VERSION : TLS1_2_VERSION);
     context->use_certificate_chain(asio::buffer(material.certificate_pem));
@@ -123,7 +124,8 @@ class Core {
 // The plain and the TLS transport, as far as they differ.
 struct PlainTransport {
   beast::tcp_stream stream;
-  PlainTransport(tcp::socket socket, const ContextPointer& /*context*/) : stream(std::move(socket)) {}
+  PlainTransport(tcp::socket socket, const ContextPointer& /*context*/)
+      : stream(std::move(socket)) {}
   beast::tcp_stream& lowest() { return stream; }
   template <typename Done>
   void Handshake(Done done) {
@@ -151,8 +153,8 @@ struct TlsTransport {
   }
 };
 
-// One connection: read a request, let the router answer it, write, again. All of it on the strand of
-// the socket.
+// One connection: read a request, let the router answer it, write, again. All of it on the strand
+// of the socket.
 template <typename Transport>
 class Session final : public Connection, public std::enable_shared_from_this<Session<Transport>> {
  public:
@@ -211,8 +213,9 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
         return false;
       }
       auto session = session_;
-      asio::post(session->transport_.lowest().get_executor(),
-                 [session, text = std::move(chunk)]() mutable { session->QueueChunk(std::move(text)); });
+      asio::post(
+          session->transport_.lowest().get_executor(),
+          [session, text = std::move(chunk)]() mutable { session->QueueChunk(std::move(text)); });
       return true;
     }
     bool Closed() const override { return session_->stream_closed_; }
@@ -250,33 +253,36 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     idle_ = true;
     transport_.lowest().expires_after(core_->options.idle_timeout);
     auto self = this->shared_from_this();
-    transport_.stream.async_read_some(buffer_.prepare(kFirstRead), [self](Code error, size_t bytes) {
-      if (error) {
-        self->Goodbye();
-        return;
-      }
-      self->idle_ = false;
-      self->buffer_.commit(bytes);
-      self->ReadHeader();
-    });
+    transport_.stream.async_read_some(buffer_.prepare(kFirstRead),
+                                      [self](Code error, size_t bytes) {
+                                        if (error) {
+                                          self->Goodbye();
+                                          return;
+                                        }
+                                        self->idle_ = false;
+                                        self->buffer_.commit(bytes);
+                                        self->ReadHeader();
+                                      });
   }
 
   void ReadHeader() {
     transport_.lowest().expires_after(core_->options.header_timeout);
     auto self = this->shared_from_this();
-    http::async_read_header(transport_.stream, buffer_, *parser_, [self](Code error, size_t /*bytes*/) {
-      if (error) {
-        self->OnReadError(error);
-        return;
-      }
-      self->transport_.lowest().expires_after(self->core_->options.body_timeout);
-      const auto& header = self->parser_->get();
-      if (!self->parser_->is_done() && beast::iequals(header[http::field::expect], "100-continue")) {
-        self->SendContinue();
-        return;
-      }
-      self->ReadBody();
-    });
+    http::async_read_header(
+        transport_.stream, buffer_, *parser_, [self](Code error, size_t /*bytes*/) {
+          if (error) {
+            self->OnReadError(error);
+            return;
+          }
+          self->transport_.lowest().expires_after(self->core_->options.body_timeout);
+          const auto& header = self->parser_->get();
+          if (!self->parser_->is_done() &&
+              beast::iequals(header[http::field::expect], "100-continue")) {
+            self->SendContinue();
+            return;
+          }
+          self->ReadBody();
+        });
   }
 
   void ReadBody() {
@@ -293,16 +299,19 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   void OnReadError(Code error) {
     if (error == http::error::need_buffer || error == http::error::header_limit ||
         error == http::error::buffer_overflow) {
-      Refuse(431, "the header is larger than " + std::to_string(core_->options.max_header) + " bytes\n");
+      Refuse(431,
+             "the header is larger than " + std::to_string(core_->options.max_header) + " bytes\n");
       return;
     }
     if (error == http::error::body_limit) {
-      Refuse(413, "the body is larger than " + std::to_string(core_->options.max_body) + " bytes\n");
+      Refuse(413,
+             "the body is larger than " + std::to_string(core_->options.max_body) + " bytes\n");
       return;
     }
     // Malformed input gets an answer; a client that is gone or too slow does not.
-    const bool malformed = error.category() == make_error_code(http::error::bad_method).category() &&
-                           error != http::error::end_of_stream && error != http::error::partial_message;
+    const bool malformed =
+        error.category() == make_error_code(http::error::bad_method).category() &&
+        error != http::error::end_of_stream && error != http::error::partial_message;
     if (malformed) {
       Refuse(400, "malformed request: " + error.message() + "\n");
       return;
@@ -413,10 +422,9 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     WatchClient();
     transport_.lowest().expires_after(core_->options.write_timeout);
     auto self = this->shared_from_this();
-    http::async_write_header(transport_.stream, *serializer,
-                             [self, message, serializer](Code error, size_t /*bytes*/) {
-                               self->OnChunkWritten(error);
-                             });
+    http::async_write_header(
+        transport_.stream, *serializer,
+        [self, message, serializer](Code error, size_t /*bytes*/) { self->OnChunkWritten(error); });
   }
 
   // While a stream is written, a read notices that the client closes the connection.
@@ -482,8 +490,8 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     transport_.Goodbye([self](Code /*error*/) { self->Linger(); });
   }
 
-  // Sends FIN and reads what is still coming for a moment: closing with unread bytes would reset the
-  // connection and destroy an answer that the client hasn't read yet.
+  // Sends FIN and reads what is still coming for a moment: closing with unread bytes would reset
+  // the connection and destroy an answer that the client hasn't read yet.
   void Linger() {
     Code ignored;
     transport_.lowest().socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -492,13 +500,14 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
 
   void LingerRead() {
     auto self = this->shared_from_this();
-    transport_.lowest().async_read_some(asio::buffer(scratch_), [self](Code error, size_t /*bytes*/) {
-      if (error) {
-        self->CloseSocket();
-        return;
-      }
-      self->LingerRead();
-    });
+    transport_.lowest().async_read_some(asio::buffer(scratch_),
+                                        [self](Code error, size_t /*bytes*/) {
+                                          if (error) {
+                                            self->CloseSocket();
+                                            return;
+                                          }
+                                          self->LingerRead();
+                                        });
   }
 
   void CloseSocket() {
@@ -527,7 +536,9 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
 class BeastServer final : public Server {
  public:
   BeastServer(const ServerOptions& options, Router router)
-      : core_(std::make_shared<Core>(options, std::move(router))), acceptor_(core_->io), retry_(core_->io) {}
+      : core_(std::make_shared<Core>(options, std::move(router))),
+        acceptor_(core_->io),
+        retry_(core_->io) {}
 
   ~BeastServer() override { Stop(std::chrono::milliseconds(0)); }
 
@@ -545,7 +556,8 @@ class BeastServer final : public Server {
       const std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
       endpoint = tcp::endpoint(asio::ip::make_address(host, error), options.port);
       if (error) {
-        return Fail(ErrorCode::kInvalid, "listen on " + address + ": the host must be an IP address");
+        return Fail(ErrorCode::kInvalid,
+                    "listen on " + address + ": the host must be an IP address");
       }
     }
     acceptor_.open(endpoint.protocol(), error);
@@ -615,7 +627,7 @@ class BeastServer final : public Server {
   }
 
   ServerStats stats() const override {
-    return {core_->accepted, core_->refused, core_->handshake_errors,
+    return {core_->accepted, core_->refused,      core_->handshake_errors,
             core_->requests, core_->bad_requests, core_->open()};
   }
 

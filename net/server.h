@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTP/1.1 server, plain or TLS, with hard limits: size of header and body, time for the handshake,
-// the header, the body, the answer and idle connections, number of connections. Handlers run on the
-// server's own threads, so they must be quick and thread-safe. Boost.Beast stays inside server.cc.
+// An HTTP/1.1 server, plain or TLS, with hard limits: size of header and body, time for the
+// handshake, the header, the body, the answer and idle connections, number of connections. Handlers
+// run on the server's own threads, so they must be quick and thread-safe. Boost.Beast stays inside
+// server.cc.
 //
 // A handler may answer with a stream: the header is sent at once and chunks follow whenever the
 // Stream handle is given some, from any thread.
@@ -24,8 +25,8 @@ namespace tutti::net {
 
 struct Request {
   std::string method;
-  std::string path;   // decoded by nobody: as sent, without the query
-  std::string query;  // without "?"
+  std::string path;                            // decoded by nobody: as sent, without the query
+  std::string query;                           // without "?"
   std::map<std::string, std::string> headers;  // names in lower case; the last value wins
   std::string body;
   std::string peer;  // address of the client

@@ -205,8 +205,9 @@ void ReadJobs(Section* root, Config* config) {
   wait.Bool("blockAdmission", &ready.block_admission);
   if (wait.Present("enable")) {
     wait.Raw("enable");
-    wait.Report("enable", "the v1beta2 configuration has no such field; to switch the feature off, "
-                          "set the feature gate DisableWaitForPodsReady to true");
+    wait.Report("enable",
+                "the v1beta2 configuration has no such field; to switch the feature off, "
+                "set the feature gate DisableWaitForPodsReady to true");
   }
   Section strategy = wait.Sub("requeuingStrategy");
   strategy.Choice("timestamp", {"Eviction", "Creation"},
@@ -224,7 +225,8 @@ void ReadJobs(Section* root, Config* config) {
   wait.Finish();
   if (root->Present("waitForPodsReady")) {
     config->notes.emplace_back(
-        "waitForPodsReady is accepted; this version watches that pods are placed (landing.timeout of "
+        "waitForPodsReady is accepted; this version watches that pods are placed (landing.timeout "
+        "of "
         "TuttiConfiguration), not that they become ready");
   }
 
@@ -232,9 +234,9 @@ void ReadJobs(Section* root, Config* config) {
   size_t at = 0;
   for (const Json& framework : integrations.Items("frameworks")) {
     if (framework.AsString() != "batch/job") {
-      integrations.Report("frameworks[" + std::to_string(at) + "]",
-                          "'" + framework.AsString() +
-                              "': not supported by this version; supported is batch/job");
+      integrations.Report(
+          "frameworks[" + std::to_string(at) + "]",
+          "'" + framework.AsString() + "': not supported by this version; supported is batch/job");
     }
     ++at;
   }
@@ -257,10 +259,11 @@ void ReadJobs(Section* root, Config* config) {
 void RefuseUnbuilt(Section* root) {
   // A present section switches these on, even an empty one.
   for (const auto& [field, feature] :
-       {std::pair{"fairSharing", "fair sharing"}, std::pair{"admissionFairSharing",
-                                                            "admission fair sharing"}}) {
+       {std::pair{"fairSharing", "fair sharing"},
+        std::pair{"admissionFairSharing", "admission fair sharing"}}) {
     if (!root->Raw(field).IsNull()) {
-      root->Report(field, std::string(feature) + ": not supported by this version; remove the field");
+      root->Report(field,
+                   std::string(feature) + ": not supported by this version; remove the field");
     }
   }
   Section multi = root->Sub("multiKueue");
@@ -295,7 +298,8 @@ void ReadGates(Section* root, const ConfigContext& context, Config* config) {
   }
   if (!context.feature_gates_flag.empty()) {
     if (!settings.empty()) {
-      root->Report("featureGates", "is set together with the flag --feature-gates; use one of them");
+      root->Report("featureGates",
+                   "is set together with the flag --feature-gates; use one of them");
       return;
     }
     auto flag = FeatureGates::ParseFlag(context.feature_gates_flag);
@@ -325,10 +329,9 @@ void ReadGates(Section* root, const ConfigContext& context, Config* config) {
 
 // Own namespace first: other defaults depend on it.
 void SetDefaults(const ConfigContext& context, const std::string& ns, Config* config) {
-  config->ns = !ns.empty() ? ns
-               : !context.own_namespace.empty()
-                   ? context.own_namespace
-                   : std::string(names::kDefaultNamespace);
+  config->ns = !ns.empty()                      ? ns
+               : !context.own_namespace.empty() ? context.own_namespace
+                                                : std::string(names::kDefaultNamespace);
   config->leader_election.name = std::string(names::kLeaseName);
   config->webhook.cert_dir = "/tmp/k8s-webhook-server/serving-certs";
   config->managed_jobs_namespace_selector.present = true;
@@ -341,9 +344,9 @@ void CheckSelector(Section* root, const Config& config) {
     const api::StringMap labels{{std::string(kNamespaceNameLabel), ns}};
     if (config.managed_jobs_namespace_selector.Matches(labels)) {
       root->Report("managedJobsNamespaceSelector",
-                   "matches the namespace " + ns + "; exclude it with {key: " +
-                       std::string(kNamespaceNameLabel) + ", operator: NotIn, values: [" + ns +
-                       "]}");
+                   "matches the namespace " + ns +
+                       "; exclude it with {key: " + std::string(kNamespaceNameLabel) +
+                       ", operator: NotIn, values: [" + ns + "]}");
     }
   }
 }
@@ -382,9 +385,9 @@ void ReadTutti(const yaml::Document& document, Problems* problems, Config* confi
   landing.Finish();
   root.Span("pendingReasonDelay", Duration::zero(), &config->pending_reason_delay);
   Section capacity = root.Sub("capacity");
-  capacity.Choice("mode", {"Auto", "Require", "Release", "Observe", "Off"}, [config](size_t choice) {
-    config->capacity = static_cast<CapacitySetting>(choice);
-  });
+  capacity.Choice(
+      "mode", {"Auto", "Require", "Release", "Observe", "Off"},
+      [config](size_t choice) { config->capacity = static_cast<CapacitySetting>(choice); });
   capacity.Finish();
   root.Choice("steering", {"None", "Preferred", "NodeSelector"},
               [config](size_t choice) { config->steering = static_cast<Steering>(choice); });
@@ -404,7 +407,8 @@ Result<std::optional<Address>> ParseAddress(std::string_view text) {
     return std::optional<Address>();
   }
   const size_t colon = text.rfind(':');
-  const std::string hint = "'" + std::string(text) + "' is not an address such as :8081 or 127.0.0.1:8081";
+  const std::string hint =
+      "'" + std::string(text) + "' is not an address such as :8081 or 127.0.0.1:8081";
   if (colon == std::string_view::npos) {
     return Fail(ErrorCode::kInvalid, hint);
   }
@@ -450,7 +454,8 @@ Result<Config> ParseConfig(std::string_view text, const ConfigContext& context) 
                                   : version == kTuttiConfigVersion && kind == "TuttiConfiguration"
                                       ? &tutti
                                       : nullptr;
-    const std::string where = "line " + std::to_string(std::max(1, document.LineOf("apiVersion"))) + ": ";
+    const std::string where =
+        "line " + std::to_string(std::max(1, document.LineOf("apiVersion"))) + ": ";
     if (slot == nullptr) {
       note(where + "apiVersion '" + version + "' and kind '" + kind + "' are not known; use " +
            std::string(kKueueConfigVersion) + " Configuration or " +

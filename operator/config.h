@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration file: Kueue's Configuration (config.kueue.x-k8s.io/v1beta2, field names and
 // defaults of v0.19.2) and our own TuttiConfiguration as an optional second document. Strict: an
-// unknown field, a duplicate key or a wrong type is an error that names line, path and, where close,
-// the likely intended name. A field of a feature that this version doesn't have is refused unless it
-// says what is done anyway; nothing is ignored silently. Pure apart from LoadConfig.
+// unknown field, a duplicate key or a wrong type is an error that names line, path and, where
+// close, the likely intended name. A field of a feature that this version doesn't have is refused
+// unless it says what is done anyway; nothing is ignored silently. Pure apart from LoadConfig.
 #pragma once
 
 #include <cstdint>
@@ -110,7 +110,7 @@ struct Config {
 };
 
 struct ConfigContext {
-  std::string own_namespace;      // of the service account; "" outside a cluster
+  std::string own_namespace;       // of the service account; "" outside a cluster
   std::string feature_gates_flag;  // --feature-gates; exclusive with featureGates in the file
 };
 

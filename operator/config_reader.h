@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads one map of a configuration document field by field and remembers which fields were asked for;
-// Finish() reports the others as unknown. Problems are collected, not thrown: one run shows them all.
-// Used by config.cc only. Pure.
+// Reads one map of a configuration document field by field and remembers which fields were asked
+// for; Finish() reports the others as unknown. Problems are collected, not thrown: one run shows
+// them all. Used by config.cc only. Pure.
 #pragma once
 
 #include <functional>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/config.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace tutti {
 namespace {
@@ -18,7 +17,8 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr const char* kHead = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
-constexpr const char* kOurHead = "apiVersion: config.tutti.dev/v1alpha1\nkind: TuttiConfiguration\n";
+constexpr const char* kOurHead =
+    "apiVersion: config.tutti.dev/v1alpha1\nkind: TuttiConfiguration\n";
 
 Result<Config> Kueue(const std::string& body, const ConfigContext& context = {}) {
   return ParseConfig(kHead + body, context);
@@ -126,8 +126,10 @@ metricsPlain: true
   EXPECT_EQ(config->cache_sync_timeout, seconds(10));
   EXPECT_EQ(config->tls_min_version, TlsVersion::k13);
   EXPECT_TRUE(config->manage_jobs_without_queue_name);
-  EXPECT_FALSE(config->managed_jobs_namespace_selector.Matches({{"kubernetes.io/metadata.name", "batch"}}));
-  EXPECT_TRUE(config->managed_jobs_namespace_selector.Matches({{"kubernetes.io/metadata.name", "x"}}));
+  EXPECT_FALSE(
+      config->managed_jobs_namespace_selector.Matches({{"kubernetes.io/metadata.name", "batch"}}));
+  EXPECT_TRUE(
+      config->managed_jobs_namespace_selector.Matches({{"kubernetes.io/metadata.name", "x"}}));
   EXPECT_FALSE(config->internal_certs.enabled);
   EXPECT_EQ(config->wait_for_pods_ready.recovery_timeout, minutes(3));
   EXPECT_TRUE(config->wait_for_pods_ready.requeue_by_creation);
@@ -143,8 +145,8 @@ metricsPlain: true
   EXPECT_EQ(config->ledger.retention, hours(24));
   EXPECT_TRUE(config->metrics_plain);
   EXPECT_THAT(config->notes, testing::ElementsAre(testing::HasSubstr("groupKindConcurrency"),
-                                                   testing::HasSubstr("clientConnection"),
-                                                   testing::HasSubstr("waitForPodsReady")));
+                                                  testing::HasSubstr("clientConnection"),
+                                                  testing::HasSubstr("waitForPodsReady")));
 }
 
 TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
@@ -163,39 +165,53 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
       {"metrics: {bindAddress: 'x'}\n", "metrics.bindAddress: 'x' is not an address"},
       {"metrics: {bindAddress: '::1:80'}\n", "goes into brackets"},
       {"metrics: {bindAddress: ':99999'}\n", "at most 65535"},
-      {"metrics: {customLabels: [{name: a}]}\n", "custom metric labels: not supported by this version"},
-      {"leaderElection: {leaderElect: 'yes'}\n", "leaderElection.leaderElect: must be true or false, is a text"},
-      {"leaderElection: {leaseDuration: 15}\n", "must be a duration such as 30s or 5m, is a number"},
+      {"metrics: {customLabels: [{name: a}]}\n",
+       "custom metric labels: not supported by this version"},
+      {"leaderElection: {leaderElect: 'yes'}\n",
+       "leaderElection.leaderElect: must be true or false, is a text"},
+      {"leaderElection: {leaseDuration: 15}\n",
+       "must be a duration such as 30s or 5m, is a number"},
       {"leaderElection: {leaseDuration: 5s}\n", "leaseDuration: must be longer than renewDeadline"},
       {"leaderElection: {resourceLock: endpoints}\n", "must be one of leases"},
       {"pprofBindAddress: :6060\n", "pprofBindAddress: Go profiles: not supported"},
-      {"tls: {minVersion: VersionTLS14}\n", "must be one of VersionTLS12, VersionTLS13, is 'VersionTLS14'; did you mean"},
-      {"tls: {cipherSuites: [A]}\n", "tls.cipherSuites: a list of TLS cipher suites: not supported"},
+      {"tls: {minVersion: VersionTLS14}\n",
+       "must be one of VersionTLS12, VersionTLS13, is 'VersionTLS14'; did you mean"},
+      {"tls: {cipherSuites: [A]}\n",
+       "tls.cipherSuites: a list of TLS cipher suites: not supported"},
       {"managedJobsNamespaceSelector: {}\n", "matches the namespace kube-system; exclude it with"},
       {"namespace: n\nmanagedJobsNamespaceSelector:\n  matchExpressions:\n"
        "  - {key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}\n",
        "matches the namespace n;"},
       {"managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: in, values: [b]}]}\n",
        "managedJobsNamespaceSelector.matchExpressions[0].operator: must be one of In, NotIn"},
-      {"managedJobsNamespaceSelector: {matchLabels: {a: 1}}\n", "matchLabels.a: must be a text; put it into quotes"},
+      {"managedJobsNamespaceSelector: {matchLabels: {a: 1}}\n",
+       "matchLabels.a: must be a text; put it into quotes"},
       {"waitForPodsReady: {enable: true}\n", "set the feature gate DisableWaitForPodsReady"},
       {"waitForPodsReady: {requeuingStrategy: {timestamp: Evicted}}\n", "did you mean 'Eviction'?"},
-      {"waitForPodsReady: {requeuingStrategy: {backoffLimitCount: -1}}\n", "backoffLimitCount: must be between 0"},
-      {"integrations: {frameworks: [batch/job, pod]}\n", "integrations.frameworks[1]: 'pod': not supported by this version"},
+      {"waitForPodsReady: {requeuingStrategy: {backoffLimitCount: -1}}\n",
+       "backoffLimitCount: must be between 0"},
+      {"integrations: {frameworks: [batch/job, pod]}\n",
+       "integrations.frameworks[1]: 'pod': not supported by this version"},
       {"integrations: {externalFrameworks: [a.v1.b]}\n", "external frameworks: not supported"},
       {"fairSharing: {}\n", "fairSharing: fair sharing: not supported by this version"},
       {"admissionFairSharing: {usageHalfLifeTime: 1m}\n", "admission fair sharing: not supported"},
       {"multiKueue: {origin: me}\n", "multiKueue.origin: MultiKueue: not supported"},
-      {"visibilityServer: {bindPort: 1}\n", "visibilityServer.bindPort: the visibility server: not supported"},
-      {"resources: {quotaCheckStrategy: IgnoreUndeclared}\n", "ignoring undeclared resources: not supported"},
+      {"visibilityServer: {bindPort: 1}\n",
+       "visibilityServer.bindPort: the visibility server: not supported"},
+      {"resources: {quotaCheckStrategy: IgnoreUndeclared}\n",
+       "ignoring undeclared resources: not supported"},
       {"resources: {transformations: [{input: a}]}\n", "resource transformations: not supported"},
       {"resources: {deviceClassMappings: [{name: a}]}\n", "device class mappings: not supported"},
       {"featureGates: {Nope: true}\n", "line 3: featureGates.Nope: unknown feature gate"},
-      {"featureGates: {MultiKueue: true}\n", "featureGates.MultiKueue: not supported by this version"},
+      {"featureGates: {MultiKueue: true}\n",
+       "featureGates.MultiKueue: not supported by this version"},
       {"featureGates: {MultiKueue: 1}\n", "featureGates.MultiKueue: must be true or false"},
-      {"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\n", "deleting finished Workloads: not supported"},
-      {"integrations: {labelKeysToCopy: [a]}\n", "labelKeysToCopy: copying labels to Workloads: not supported"},
-      {"resources: {excludeResourcePrefixes: [a]}\n", "leaving resources out of the quota: not supported"},
+      {"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\n",
+       "deleting finished Workloads: not supported"},
+      {"integrations: {labelKeysToCopy: [a]}\n",
+       "labelKeysToCopy: copying labels to Workloads: not supported"},
+      {"resources: {excludeResourcePrefixes: [a]}\n",
+       "leaving resources out of the quota: not supported"},
       {"clientConnection: {qps: many}\n", "clientConnection.qps: must be a number"},
       {"waitForPodsReady: {recoveryTimeout: -1s}\n", "must be at least"},
       {"controller: {groupKindConcurrency: {Job.batch: 0}}\n", "must be a number of at least 1"},
@@ -214,7 +230,8 @@ TEST(ConfigTest, ProblemsOfOurDocumentAreNamed) {
     std::string problem;
   };
   const std::vector<Case> cases = {
-      {"mode: Greenfeld\n", "line 3: mode: must be one of Observe, Takeover, Greenfield, is 'Greenfeld'; did you mean"},
+      {"mode: Greenfeld\n",
+       "line 3: mode: must be one of Observe, Takeover, Greenfield, is 'Greenfeld'; did you mean"},
       {"nativeGang: On\n", "nativeGang: must be a text, is a boolean"},
       {"mode: Off\n", "mode: must be a text, is a boolean"},
       {"landing: {timeout: 0s}\n", "landing.timeout: must be at least"},
@@ -231,7 +248,9 @@ TEST(ConfigTest, ProblemsOfOurDocumentAreNamed) {
 }
 
 TEST(ConfigTest, DocumentsMustBeKnownAndSingle) {
-  EXPECT_THAT(ParseConfig("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n", {}).error().message,
+  EXPECT_THAT(ParseConfig("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n", {})
+                  .error()
+                  .message,
               testing::HasSubstr("use config.kueue.x-k8s.io/v1beta2"));
   EXPECT_THAT(ParseConfig(std::string(kHead) + "---\n" + kHead, {}).error().message,
               testing::HasSubstr("a second document of kind Configuration"));
@@ -241,10 +260,12 @@ TEST(ConfigTest, DocumentsMustBeKnownAndSingle) {
 }
 
 TEST(ConfigTest, AllProblemsAreToldAtOnce) {
-  const auto config = ParseConfig(std::string(kHead) + "nope: 1\nwebhook: {port: x}\n---\n" + kOurHead + "mode: x\n", {});
+  const auto config = ParseConfig(
+      std::string(kHead) + "nope: 1\nwebhook: {port: x}\n---\n" + kOurHead + "mode: x\n", {});
   ASSERT_FALSE(config);
   EXPECT_THAT(config.error().message,
-              testing::AllOf(testing::HasSubstr("nope"), testing::HasSubstr("webhook.port"), testing::HasSubstr("mode")));
+              testing::AllOf(testing::HasSubstr("nope"), testing::HasSubstr("webhook.port"),
+                             testing::HasSubstr("mode")));
 }
 
 TEST(ConfigTest, OwnNamespaceComesFromFileThenServiceAccountThenDefault) {
@@ -252,8 +273,9 @@ TEST(ConfigTest, OwnNamespaceComesFromFileThenServiceAccountThenDefault) {
   context.own_namespace = "from-account";
   EXPECT_EQ(Kueue("", context)->ns, "from-account");
   EXPECT_EQ(Kueue("namespace: from-file\n", context)->ns, "from-file");
-  EXPECT_FALSE(Kueue("", context)->managed_jobs_namespace_selector.Matches(
-      {{"kubernetes.io/metadata.name", "from-account"}}));
+  EXPECT_FALSE(Kueue("", context)
+                   ->managed_jobs_namespace_selector.Matches(
+                       {{"kubernetes.io/metadata.name", "from-account"}}));
 }
 
 TEST(ConfigTest, GatesComeFromTheFlagOrTheFileNotBoth) {

@@ -153,7 +153,8 @@ std::string CheckSetting(const std::string& name, bool value) {
     return "not supported by this version; leave the gate out or set it to false";
   }
   if (!value && !gate->can_be_off) {
-    return "switching this off is not supported by this version; leave the gate out or set it to true";
+    return "switching this off is not supported by this version; leave the gate out or set it to "
+           "true";
   }
   return "";
 }
@@ -169,7 +170,8 @@ Result<FeatureGates> FeatureGates::From(const std::map<std::string, bool>& setti
   FeatureGates gates;
   std::string problems;
   const auto report = [&problems](std::string_view gate, const std::string& what) {
-    problems += (problems.empty() ? "" : "\n") + ("featureGates." + std::string(gate)) + ": " + what;
+    problems +=
+        (problems.empty() ? "" : "\n") + ("featureGates." + std::string(gate)) + ": " + what;
   };
   for (const auto& [name, value] : settings) {
     const std::string problem = CheckSetting(name, value);
@@ -211,8 +213,8 @@ Result<std::map<std::string, bool>> FeatureGates::ParseFlag(std::string_view tex
     const std::string_view value =
         equals == std::string_view::npos ? std::string_view() : item.substr(equals + 1);
     if (value != "true" && value != "false") {
-      return Fail(ErrorCode::kInvalid, "--feature-gates: '" + std::string(item) +
-                                           "' is not Name=true or Name=false");
+      return Fail(ErrorCode::kInvalid,
+                  "--feature-gates: '" + std::string(item) + "' is not Name=true or Name=false");
     }
     settings[std::string(item.substr(0, equals))] = value == "true";
   }

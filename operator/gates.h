@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feature gates by Kueue's names and defaults (v0.19.2). A gate that asks for something this version
-// doesn't do is refused; a value that says what is done anyway is accepted. Pure.
+// Feature gates by Kueue's names and defaults (v0.19.2). A gate that asks for something this
+// version doesn't do is refused; a value that says what is done anyway is accepted. Pure.
 #pragma once
 
 #include <map>
@@ -14,9 +14,9 @@ namespace tutti {
 
 struct GateInfo {
   std::string_view name;
-  bool fallback;        // the default
-  bool locked;          // may only be set to its default
-  bool can_be_on;       // built here
+  bool fallback;   // the default
+  bool locked;     // may only be set to its default
+  bool can_be_on;  // built here
   bool can_be_off;
 };
 

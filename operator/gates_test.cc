@@ -12,9 +12,10 @@ namespace {
 TEST(GatesTest, TableIsSortedAndComplete) {
   const auto& gates = KnownGates();
   EXPECT_EQ(gates.size(), 89U);
-  EXPECT_TRUE(std::is_sorted(gates.begin(), gates.end(),
-                             [](const GateInfo& a, const GateInfo& b) { return a.name < b.name; }) ||
-              gates.front().name == "AdmissionFairSharing");
+  EXPECT_TRUE(
+      std::is_sorted(gates.begin(), gates.end(),
+                     [](const GateInfo& a, const GateInfo& b) { return a.name < b.name; }) ||
+      gates.front().name == "AdmissionFairSharing");
   for (const GateInfo& gate : gates) {
     EXPECT_TRUE(gate.can_be_on || gate.can_be_off) << gate.name;
   }
@@ -44,7 +45,8 @@ TEST(GatesTest, SettingsAreTakenOrRefusedWithAReason) {
       {{{"MultiKueueAllowInsecureKubeconfigs", true}}, "locked to false"},
       {{{"FlavorFungibilty", true}}, "unknown feature gate; did you mean 'FlavorFungibility'?"},
       {{{"Nonsense", true}}, "unknown feature gate"},
-      {{{"TopologyAwareScheduling", false}}, "TASProfileMixed: is on but depends on TopologyAwareScheduling"},
+      {{{"TopologyAwareScheduling", false}},
+       "TASProfileMixed: is on but depends on TopologyAwareScheduling"},
       {{{"KueueDRAIntegration", false}}, "depends on KueueDRAIntegration"},
       {{{"KueueDRAIntegration", false},
         {"KueueDRAIntegrationExtendedResource", false},
@@ -54,7 +56,8 @@ TEST(GatesTest, SettingsAreTakenOrRefusedWithAReason) {
   for (const Case& c : cases) {
     const auto gates = FeatureGates::From(c.settings);
     const std::string name = c.settings.begin()->first;
-    EXPECT_EQ(gates.has_value(), c.problem.empty()) << name << ": " << (gates ? "" : gates.error().message);
+    EXPECT_EQ(gates.has_value(), c.problem.empty())
+        << name << ": " << (gates ? "" : gates.error().message);
     if (!gates) {
       EXPECT_THAT(gates.error().message, testing::HasSubstr(c.problem)) << name;
     }

@@ -7,7 +7,8 @@ namespace {
 net::Handler CheckHandler(std::function<std::string()> check) {
   return [check = std::move(check)](const net::Request&) {
     const std::string problem = check ? check() : "";
-    return problem.empty() ? net::Response::Text(200, "ok") : net::Response::Text(503, problem + "\n");
+    return problem.empty() ? net::Response::Text(200, "ok")
+                           : net::Response::Text(503, problem + "\n");
   };
 }
 
@@ -25,8 +26,8 @@ net::Handler MetricsHandler(Metrics* metrics, std::function<void()> refresh) {
 }
 
 Result<std::unique_ptr<HealthServer>> HealthServer::Start(const Address& address,
-                                                          const Config::Health& names, Metrics* metrics,
-                                                          HealthChecks checks,
+                                                          const Config::Health& names,
+                                                          Metrics* metrics, HealthChecks checks,
                                                           std::function<void()> refresh) {
   net::Router router;
   router.Handle("GET", "/" + names.liveness_name, CheckHandler(std::move(checks.alive)));

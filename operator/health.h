@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The health listener: plain HTTP with liveness, readiness and /metrics, for probes and scrapers on the
-// pod network. Handlers run on the server's thread; what they ask must be thread-safe.
+// The health listener: plain HTTP with liveness, readiness and /metrics, for probes and scrapers on
+// the pod network. Handlers run on the server's thread; what they ask must be thread-safe.
 #pragma once
 
 #include <functional>

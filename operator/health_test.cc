@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/health.h"
 
+#include <atomic>
+
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <atomic>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace tutti {
 namespace {
@@ -43,7 +42,8 @@ TEST(HealthTest, ReadinessSaysWhatIsMissingAndMetricsAreServed) {
   auto server = HealthServer::Start({"127.0.0.1", 0}, {}, &metrics, checks, [&] { ++refreshed; });
   ASSERT_TRUE(server) << server.error().message;
   const uint16_t port = (*server)->port();
-  EXPECT_THAT(Get(port, "/healthz"), testing::AllOf(testing::StartsWith("HTTP/1.1 200"), testing::EndsWith("ok")));
+  EXPECT_THAT(Get(port, "/healthz"),
+              testing::AllOf(testing::StartsWith("HTTP/1.1 200"), testing::EndsWith("ok")));
   EXPECT_THAT(Get(port, "/readyz"), testing::AllOf(testing::StartsWith("HTTP/1.1 503"),
                                                    testing::HasSubstr("waiting for the caches")));
   synced = true;

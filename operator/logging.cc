@@ -164,7 +164,8 @@ Result<log::Level> ParseLevel(std::string_view text) {
   if (lower == "error" || lower == "panic") {
     return log::Level::kError;
   }
-  const bool number = lower.size() <= 4 && lower.find_first_not_of("0123456789") == std::string::npos;
+  const bool number =
+      lower.size() <= 4 && lower.find_first_not_of("0123456789") == std::string::npos;
   if (number) {
     return lower == "0" || lower == "1" ? log::Level::kInfo : log::Level::kDebug;
   }
@@ -225,7 +226,8 @@ std::optional<uint64_t> RepeatLimiter::Allow(std::string_view event, Time now) {
 
 void Install(const Options& options) {
   auto sink = std::make_shared<Sink>();
-  sink->logger = std::make_shared<spdlog::logger>("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  sink->logger =
+      std::make_shared<spdlog::logger>("tutti", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   sink->logger->set_pattern("%v", spdlog::pattern_time_type::utc);
   sink->logger->set_level(ToSpdlog(options.level));
   sink->logger->flush_on(spdlog::level::trace);

@@ -20,13 +20,13 @@ namespace tutti::logging {
 // (the values of --zap-log-level).
 Result<log::Level> ParseLevel(std::string_view text);
 
-// {"ts":…,"level":…,"msg":event,…fields}. Bytes that are not UTF-8 become U+FFFD; a field named like
-// one of ours gets a "field_" before its name. `suppressed` > 0 adds "suppressed".
+// {"ts":…,"level":…,"msg":event,…fields}. Bytes that are not UTF-8 become U+FFFD; a field named
+// like one of ours gets a "field_" before its name. `suppressed` > 0 adds "suppressed".
 std::string FormatLine(Time now, log::Level level, std::string_view event, const log::Field* fields,
                        size_t count, uint64_t suppressed = 0);
 
-// How often the same event may be written: `burst` times per `interval`, the rest is counted and the
-// count goes out with the next line that is let through. Not thread-safe.
+// How often the same event may be written: `burst` times per `interval`, the rest is counted and
+// the count goes out with the next line that is let through. Not thread-safe.
 class RepeatLimiter {
  public:
   explicit RepeatLimiter(int burst = 10, Duration interval = std::chrono::seconds(10))

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/logging.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace tutti::logging {
 namespace {
@@ -16,13 +15,15 @@ using std::chrono::seconds;
 
 const Time kNow = Time(seconds(1'800'000'000)) + Duration(42);
 
-std::string Line(std::string_view event, const std::vector<log::Field>& fields, uint64_t suppressed = 0) {
+std::string Line(std::string_view event, const std::vector<log::Field>& fields,
+                 uint64_t suppressed = 0) {
   return FormatLine(kNow, log::Level::kWarn, event, fields.data(), fields.size(), suppressed);
 }
 
 TEST(LoggingTest, LineIsOneJsonObjectWithTimeInMicroseconds) {
-  EXPECT_EQ(Line("started", {{"port", 8081}, {"tls", false}, {"list", Json::Arr({1, "a"})}}),
-            R"({"ts":"2027-01-15T08:00:00.000042Z","level":"warn","msg":"started","port":8081,"tls":false,"list":[1,"a"]})");
+  EXPECT_EQ(
+      Line("started", {{"port", 8081}, {"tls", false}, {"list", Json::Arr({1, "a"})}}),
+      R"({"ts":"2027-01-15T08:00:00.000042Z","level":"warn","msg":"started","port":8081,"tls":false,"list":[1,"a"]})");
 }
 
 TEST(LoggingTest, NothingInATextEndsTheLineOrTheObject) {
@@ -35,7 +36,8 @@ TEST(LoggingTest, NothingInATextEndsTheLineOrTheObject) {
 }
 
 TEST(LoggingTest, BytesThatAreNotUtf8AreReplaced) {
-  const std::string line = Line("\xC3\xA4 \xFF \xC3", {{"nested", Json::Obj({{"x", Json("\xED\xA0\x80")}})}});
+  const std::string line =
+      Line("\xC3\xA4 \xFF \xC3", {{"nested", Json::Obj({{"x", Json("\xED\xA0\x80")}})}});
   const auto json = Json::Parse(line);
   ASSERT_TRUE(json) << line;
   EXPECT_EQ((*json)["msg"].AsString(), "\xC3\xA4 \xEF\xBF\xBD \xEF\xBF\xBD");

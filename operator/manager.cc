@@ -86,8 +86,9 @@ class Manager::Impl {
                                                      : kube::LoadKubeconfig(options_.kubeconfig));
     if (access.exec.has_value()) {
       return Fail(ErrorCode::kInvalid,
-                  options_.kubeconfig + ": users[].user.exec: credential plugins are for the command "
-                                        "line; give the operator a token file or a certificate");
+                  options_.kubeconfig +
+                      ": users[].user.exec: credential plugins are for the command "
+                      "line; give the operator a token file or a certificate");
     }
     kube::TransportOptions transport_options;
     transport_options.max_connections = options_.config.max_concurrent_writes + 8;
@@ -116,14 +117,12 @@ class Manager::Impl {
                       WebhookController::Dependencies{&loop_, &*client_, &*executor_, &metrics_,
                                                       [this] { return acting_ && !stopping_; }});
     if (options_.config.health.bind.has_value()) {
-      TRY_ASSIGN(health_,
-                 HealthServer::Start(*options_.config.health.bind, options_.config.health, &metrics_,
-                                     {.ready =
-                                          [this] {
-                                            return ready_ ? webhooks_->NotReady()
-                                                          : "caches are not synced";
-                                          },
-                                      .alive = [] { return std::string(); }}));
+      TRY_ASSIGN(
+          health_,
+          HealthServer::Start(
+              *options_.config.health.bind, options_.config.health, &metrics_,
+              {.ready = [this] { return ready_ ? webhooks_->NotReady() : "caches are not synced"; },
+               .alive = [] { return std::string(); }}));
     }
     log::Info("starting", {{"mode", ModeName(options_.config.mode)},
                            {"namespace", options_.config.ns},
@@ -175,7 +174,9 @@ class Manager::Impl {
     if (std::find(versions.begin(), versions.end(), "v1beta2") == versions.end()) {
       Retry("CustomResourceDefinitions are missing",
             Error{ErrorCode::kNotFound,
-                  "kueue.x-k8s.io/v1beta2 is not served: apply crds/ (or install the chart)", 0, {}},
+                  "kueue.x-k8s.io/v1beta2 is not served: apply crds/ (or install the chart)",
+                  0,
+                  {}},
             &Impl::Discover);
       return;
     }
@@ -197,10 +198,9 @@ class Manager::Impl {
   void Configure() {
     const GangChoice gang = ChooseGangApi(options_.config, facts_);
     const reconciler::Options options = ToOptions(options_.config, facts_);
-    log::Info("server",
-              {{"version", facts_.discovery.git_version},
-               {"native_gangs", gang.api == reconciler::GangApi::kNone ? "off" : "on"},
-               {"why", gang.reason}});
+    log::Info("server", {{"version", facts_.discovery.git_version},
+                         {"native_gangs", gang.api == reconciler::GangApi::kNone ? "off" : "on"},
+                         {"why", gang.reason}});
     core_.emplace(options);
     webhooks_->SetPodGroups(gang.api != reconciler::GangApi::kNone);
     StartWatches(options.gang_api);
@@ -235,7 +235,8 @@ class Manager::Impl {
     using api::Kind;
     using api::ResourceOf;
     using reconciler::Core;
-    Watch<api::Namespace>(ResourceOf(Kind::kNamespace), &api::NamespaceFromJson, &Core::OnNamespace);
+    Watch<api::Namespace>(ResourceOf(Kind::kNamespace), &api::NamespaceFromJson,
+                          &Core::OnNamespace);
     Watch<api::ResourceFlavor>(ResourceOf(Kind::kResourceFlavor), &api::ResourceFlavorFromJson,
                                &Core::OnFlavor);
     Watch<api::Cohort>(ResourceOf(Kind::kCohort), &api::CohortFromJson, &Core::OnCohort);
@@ -308,7 +309,9 @@ class Manager::Impl {
                                executor_->Stop();
                                if (!stopping_) {
                                  Exit(Error{ErrorCode::kConflict,
-                                            "the lease was lost: another process may act now", 0, {}});
+                                            "the lease was lost: another process may act now",
+                                            0,
+                                            {}});
                                }
                              },
                          .on_new_holder =
@@ -363,7 +366,8 @@ class Manager::Impl {
     if (stopping_ || !leader_) {
       return;
     }
-    loop_.PostAt(loop_.Now() + (acting_ ? kGuardInterval : kRetryInterval), [this] { CheckGuard(); });
+    loop_.PostAt(loop_.Now() + (acting_ ? kGuardInterval : kRetryInterval),
+                 [this] { CheckGuard(); });
     if (!status) {
       log::Warn("can't look for other controllers", {{"error", status.error().message}});
       return;
@@ -410,9 +414,9 @@ class Manager::Impl {
     const Time started = loop_.Now();
     reconciler::Output output = core_->Step(started);
     const bool decided = output.passes > 0;
-    const bool admitted = std::any_of(output.history.begin(), output.history.end(), [](const auto& row) {
-      return row.kind == reconciler::HistoryKind::kQuotaReserved;
-    });
+    const bool admitted = std::any_of(
+        output.history.begin(), output.history.end(),
+        [](const auto& row) { return row.kind == reconciler::HistoryKind::kQuotaReserved; });
     const std::chrono::duration<double> stepped = loop_.Now() - started;
     Carry(std::move(output));
     if (decided) {
@@ -464,9 +468,9 @@ class Manager::Impl {
                         [this](const kube::WriteOutcome& outcome) { OnOutcome(outcome); });
     }
     for (const reconciler::EventRecord& event : output.events) {
-      events_->Record({event.api_version, event.kind, event.object.ns, event.object.name, event.uid, ""},
-                      event.warning ? "Warning" : "Normal", event.reason, event.message,
-                      loop_.Now());
+      events_->Record(
+          {event.api_version, event.kind, event.object.ns, event.object.name, event.uid, ""},
+          event.warning ? "Warning" : "Normal", event.reason, event.message, loop_.Now());
     }
   }
 
@@ -519,7 +523,8 @@ class Manager::Impl {
     events_->Flush(loop_.Now());
     const storage::LedgerStats stats = ledger_->stats();
     metrics_.Set(Metric::kLedgerQueued, static_cast<double>(stats.queued));
-    metrics_.Add(Metric::kLedgerRows, {}, static_cast<double>(stats.written - ledger_seen_.written));
+    metrics_.Add(Metric::kLedgerRows, {},
+                 static_cast<double>(stats.written - ledger_seen_.written));
     metrics_.Add(Metric::kLedgerDropped, {},
                  static_cast<double>(stats.dropped - ledger_seen_.dropped));
     metrics_.Add(Metric::kLedgerErrors, {"open"},
@@ -582,7 +587,8 @@ class Manager::Impl {
         finish();
       }
     };
-    // What was decided is finished or dropped as a whole; the next life goes on from the API's state.
+    // What was decided is finished or dropped as a whole; the next life goes on from the API's
+    // state.
     executor_->DrainAll(release);
     loop_.PostAt(loop_.Now() + kDrainLimit, release);
   }

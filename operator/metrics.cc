@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/metrics.h"
 
-#include <dirent.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -14,11 +10,14 @@
 #include <mutex>
 #include <sstream>
 
+#include <dirent.h>
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace tutti {
 namespace {
@@ -161,7 +160,8 @@ struct Metrics::Impl {
   }
 
   // REQUIRES: mutex held.
-  void RemoveIf(const std::function<bool(const MetricInfo&, const std::vector<std::string>&)>& match) {
+  void RemoveIf(
+      const std::function<bool(const MetricInfo&, const std::vector<std::string>&)>& match) {
     for (size_t i = 0; i < families.size(); ++i) {
       Family& family = families[i];
       const MetricInfo& info = MetricTable()[i];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every metric that the operator exports: one table (name, type, labels, meaning), from which the
 // registry, docs/metrics.md and the tests are made. kueue_* names, labels and buckets are those of
-// Kueue v0.19.2 for the features that exist here; tutti_* are ours. Thread-safe; prometheus-cpp stays
-// inside metrics.cc. Series of a deleted queue are removed with RemoveQueue/RemoveSeries.
+// Kueue v0.19.2 for the features that exist here; tutti_* are ours. Thread-safe; prometheus-cpp
+// stays inside metrics.cc. Series of a deleted queue are removed with RemoveQueue/RemoveSeries.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,12 @@ namespace tutti {
 
 enum class Metric {
   // Kueue's
-  kAdmissionAttempts,           // result
-  kAdmissionAttemptDuration,    // result
-  kBuildInfo,                   // git_version, git_commit, build_date, go_version, compiler, platform
-  kPendingWorkloads,            // cluster_queue, status
+  kAdmissionAttempts,         // result
+  kAdmissionAttemptDuration,  // result
+  kBuildInfo,                 // git_version, git_commit, build_date, go_version, compiler, platform
+  kPendingWorkloads,          // cluster_queue, status
   kLocalQueuePendingWorkloads,  // name, namespace, status
-  kFinishedWorkloadsTotal,  // cluster_queue, priority_class
+  kFinishedWorkloadsTotal,      // cluster_queue, priority_class
   kQuotaReservedWorkloads,
   kQuotaReservedWaitTime,
   kAdmittedWorkloads,
@@ -32,10 +32,10 @@ enum class Metric {
   kLocalQueueReservingActiveWorkloads,
   kAdmittedActiveWorkloads,
   kLocalQueueAdmittedActiveWorkloads,
-  kClusterQueueStatus,      // cluster_queue, status
-  kLocalQueueStatus,        // name, namespace, active
-  kClusterQueueInfo,        // cluster_queue, parent_cohort, root_cohort
-  kResourceReservation,     // cohort, cluster_queue, flavor, resource
+  kClusterQueueStatus,   // cluster_queue, status
+  kLocalQueueStatus,     // name, namespace, active
+  kClusterQueueInfo,     // cluster_queue, parent_cohort, root_cohort
+  kResourceReservation,  // cohort, cluster_queue, flavor, resource
   kResourceUsage,
   kNominalQuota,
   kBorrowingLimit,
@@ -43,25 +43,25 @@ enum class Metric {
   kLocalQueueResourceReservation,  // name, namespace, flavor, resource
   kLocalQueueResourceUsage,
   // ours
-  kApiWrites,           // verb, resource, code
-  kApiWriteSeconds,     // verb
-  kWatchEvents,         // kind, type
-  kObjects,             // kind
+  kApiWrites,        // verb, resource, code
+  kApiWriteSeconds,  // verb
+  kWatchEvents,      // kind, type
+  kObjects,          // kind
   kLoopTurnSeconds,
   kPassSeconds,
   kPassCycles,
   kPasses,
-  kUnitWriteFailures,   // code
-  kReleasedGangs,       // cluster_queue
-  kLandingTimeouts,     // cluster_queue
-  kLandingSeconds,      // cluster_queue; release to last binding
+  kUnitWriteFailures,  // code
+  kReleasedGangs,      // cluster_queue
+  kLandingTimeouts,    // cluster_queue
+  kLandingSeconds,     // cluster_queue; release to last binding
   kLeader,
   kLedgerRows,
   kLedgerDropped,
-  kLedgerErrors,        // kind
+  kLedgerErrors,  // kind
   kLedgerQueued,
   kLogBugs,
-  kWebhookRequests,     // path, allowed
+  kWebhookRequests,  // path, allowed
   // process_* are read when the page is made
   kProcessCpu,
   kProcessResident,

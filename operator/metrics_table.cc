@@ -24,7 +24,8 @@ std::vector<double> Waits(int count) {
 }
 
 std::vector<double> Latencies() {
-  return {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
+  return {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+          0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10};
 }
 
 std::vector<MetricInfo> Build() {
@@ -34,8 +35,9 @@ std::vector<MetricInfo> Build() {
   const Names quota{"cohort", "cluster_queue", "flavor", "resource"};
   const Names lq_resource{"name", "namespace", "flavor", "resource"};
   std::vector<MetricInfo> table;
-  const auto kueue = [&table](Metric id, std::string_view name, MetricType type, const Names& labels,
-                              std::string_view help, std::vector<double> buckets = {}) {
+  const auto kueue = [&table](Metric id, std::string_view name, MetricType type,
+                              const Names& labels, std::string_view help,
+                              std::vector<double> buckets = {}) {
     table.push_back({id, name, type, labels, true, help, std::move(buckets)});
   };
   const auto ours = [&table](Metric id, std::string_view name, MetricType type, const Names& labels,
@@ -74,9 +76,11 @@ std::vector<MetricInfo> Build() {
         "Admitted workloads that have not ended.");
   kueue(Metric::kLocalQueueAdmittedActiveWorkloads, "kueue_local_queue_admitted_active_workloads",
         kGauge, lq, "As kueue_admitted_active_workloads, per LocalQueue.");
-  kueue(Metric::kClusterQueueStatus, "kueue_cluster_queue_status", kGauge, {"cluster_queue", "status"},
+  kueue(Metric::kClusterQueueStatus, "kueue_cluster_queue_status", kGauge,
+        {"cluster_queue", "status"},
         "1 for the present status of pending, active and terminating, else 0.");
-  kueue(Metric::kLocalQueueStatus, "kueue_local_queue_status", kGauge, {"name", "namespace", "active"},
+  kueue(Metric::kLocalQueueStatus, "kueue_local_queue_status", kGauge,
+        {"name", "namespace", "active"},
         "1 for the present state of True, False and Unknown, else 0.");
   kueue(Metric::kClusterQueueInfo, "kueue_cluster_queue_info", kGauge,
         {"cluster_queue", "parent_cohort", "root_cohort"}, "Always 1.");
@@ -118,7 +122,8 @@ std::vector<MetricInfo> Build() {
   ours(Metric::kLandingSeconds, "tutti_landing_seconds", kHistogram, {"cluster_queue"},
        "From a job's release to the binding of its last pod.",
        {0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300});
-  ours(Metric::kLeader, "tutti_leader", kGauge, {}, "1 while this replica holds the lease, else 0.");
+  ours(Metric::kLeader, "tutti_leader", kGauge, {},
+       "1 while this replica holds the lease, else 0.");
   ours(Metric::kLedgerRows, "tutti_ledger_rows_total", kCounter, {}, "Rows written to the ledger.");
   ours(Metric::kLedgerDropped, "tutti_ledger_dropped_total", kCounter, {},
        "Rows lost: the queue was full or the file could not be written.");

@@ -47,18 +47,23 @@ TEST(MetricsTest, CountersGaugesAndHistogramsAreRendered) {
   metrics.Set(Metric::kObjects, {"Job"}, 3);
   const std::string page = metrics.Render();
   EXPECT_THAT(page, testing::HasSubstr("# TYPE kueue_admitted_workloads_total counter\n"));
-  EXPECT_THAT(page, testing::HasSubstr("kueue_admitted_workloads_total{cluster_queue=\"cq-a\",priority_class="
-                                       "\"high\",replica_role=\"standalone\"} 3\n"));
-  EXPECT_THAT(page, testing::HasSubstr("kueue_pending_workloads{cluster_queue=\"cq-a\",replica_role="
-                                       "\"standalone\",status=\"active\"} 7\n"));
-  EXPECT_THAT(page, testing::ContainsRegex("kueue_admission_wait_time_seconds_bucket\\{.*le=\"5\"\\} 0\n"));
-  EXPECT_THAT(page, testing::ContainsRegex("kueue_admission_wait_time_seconds_bucket\\{.*le=\"10\"\\} 1\n"));
+  EXPECT_THAT(page, testing::HasSubstr(
+                        "kueue_admitted_workloads_total{cluster_queue=\"cq-a\",priority_class="
+                        "\"high\",replica_role=\"standalone\"} 3\n"));
+  EXPECT_THAT(page,
+              testing::HasSubstr("kueue_pending_workloads{cluster_queue=\"cq-a\",replica_role="
+                                 "\"standalone\",status=\"active\"} 7\n"));
+  EXPECT_THAT(
+      page, testing::ContainsRegex("kueue_admission_wait_time_seconds_bucket\\{.*le=\"5\"\\} 0\n"));
+  EXPECT_THAT(page, testing::ContainsRegex(
+                        "kueue_admission_wait_time_seconds_bucket\\{.*le=\"10\"\\} 1\n"));
   EXPECT_THAT(page, testing::HasSubstr("tutti_objects{kind=\"Job\"} 3\n"));
 }
 
 TEST(MetricsTest, WaitBucketsAreKueues) {
   const auto& buckets = InfoOf(Metric::kQuotaReservedWaitTime).buckets;
-  EXPECT_THAT(buckets, testing::ElementsAre(1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240));
+  EXPECT_THAT(buckets, testing::ElementsAre(1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560,
+                                            5120, 10240));
   EXPECT_EQ(InfoOf(Metric::kAdmissionWaitTime).buckets.size(), 16U);
 }
 
@@ -89,11 +94,13 @@ TEST(MetricsTest, RoleChangesTheLabelAndDropsOldGauges) {
   metrics.SetRole("leader");
   metrics.Set(Metric::kPendingWorkloads, {"cq", "active"}, 2);
   const std::string page = metrics.Render();
-  EXPECT_THAT(page, testing::HasSubstr("kueue_pending_workloads{cluster_queue=\"cq\",replica_role=\"leader\""));
-  EXPECT_THAT(page,
-              testing::Not(testing::HasSubstr("kueue_pending_workloads{cluster_queue=\"cq\",replica_role=\"follower\"")));
-  EXPECT_THAT(page, testing::HasSubstr("kueue_admitted_workloads_total{cluster_queue=\"cq\",priority_class=\"\","
-                                       "replica_role=\"follower\"} 1"));
+  EXPECT_THAT(page, testing::HasSubstr(
+                        "kueue_pending_workloads{cluster_queue=\"cq\",replica_role=\"leader\""));
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr(
+                        "kueue_pending_workloads{cluster_queue=\"cq\",replica_role=\"follower\"")));
+  EXPECT_THAT(page, testing::HasSubstr(
+                        "kueue_admitted_workloads_total{cluster_queue=\"cq\",priority_class=\"\","
+                        "replica_role=\"follower\"} 1"));
 }
 
 TEST(MetricsTest, WrongUseIsCountedAndOtherwiseIgnored) {

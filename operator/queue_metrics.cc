@@ -56,13 +56,15 @@ void Quotas(const api::ClusterQueue& queue, const engine::QueueReport& report, M
 void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& engine,
                           Metrics& metrics) {
   // A queue may have changed its cohort or its flavors: the series are made anew.
-  for (const Metric metric : {Metric::kClusterQueueInfo, Metric::kNominalQuota, Metric::kBorrowingLimit,
-                              Metric::kLendingLimit, Metric::kResourceReservation, Metric::kResourceUsage}) {
+  for (const Metric metric :
+       {Metric::kClusterQueueInfo, Metric::kNominalQuota, Metric::kBorrowingLimit,
+        Metric::kLendingLimit, Metric::kResourceReservation, Metric::kResourceUsage}) {
     metrics.Clear(metric);
   }
   for (const auto& [key, queue] : world.cluster_queues.All()) {
-    metrics.Set(Metric::kClusterQueueInfo,
-                {key.name, queue->cohort, queue->cohort.empty() ? "" : RootOf(world, queue->cohort)}, 1);
+    metrics.Set(
+        Metric::kClusterQueueInfo,
+        {key.name, queue->cohort, queue->cohort.empty() ? "" : RootOf(world, queue->cohort)}, 1);
     if (config_.cluster_queue_resources) {
       Quotas(*queue, engine.Report(key.name), metrics);
     }
@@ -72,13 +74,16 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
   }
   std::set<api::ObjectKey> present;
   for (const auto& [key, queue] : world.local_queues.All()) {
-    if (config_.local_queue_selector.present && !config_.local_queue_selector.Matches(queue->meta.labels)) {
+    if (config_.local_queue_selector.present &&
+        !config_.local_queue_selector.Matches(queue->meta.labels)) {
       continue;
     }
     present.insert(key);
     const engine::QueueReport report = engine.ReportLocal(key);
-    const bool active = engine.Health(queue->cluster_queue).active && queue->stop_policy == api::StopPolicy::kNone;
-    metrics.Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "active"}, active ? report.pending : 0);
+    const bool active =
+        engine.Health(queue->cluster_queue).active && queue->stop_policy == api::StopPolicy::kNone;
+    metrics.Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "active"},
+                active ? report.pending : 0);
     metrics.Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "inadmissible"},
                 active ? 0 : report.pending);
     metrics.Set(Metric::kLocalQueueReservingActiveWorkloads, {key.name, key.ns}, report.reserving);
@@ -90,8 +95,10 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     if (config_.cluster_queue_resources) {
       for (const engine::FlavorUsage& usage : report.usage) {
         const Metrics::Labels labels{key.name, key.ns, usage.flavor, usage.resource};
-        metrics.Set(Metric::kLocalQueueResourceReservation, labels, Exported(usage.resource, usage.reserved));
-        metrics.Set(Metric::kLocalQueueResourceUsage, labels, Exported(usage.resource, usage.admitted));
+        metrics.Set(Metric::kLocalQueueResourceReservation, labels,
+                    Exported(usage.resource, usage.reserved));
+        metrics.Set(Metric::kLocalQueueResourceUsage, labels,
+                    Exported(usage.resource, usage.admitted));
       }
     }
   }

@@ -46,8 +46,9 @@ std::string CheckSubdomain(std::string_view name) {
     label_start = false;
   }
   return good ? ""
-              : Quoted(name) + " must be lower case letters, digits, '-' and '.', at most 253 of them, "
-                               "with a letter or digit at the ends of each part";
+              : Quoted(name) +
+                    " must be lower case letters, digits, '-' and '.', at most 253 of them, "
+                    "with a letter or digit at the ends of each part";
 }
 
 std::string CheckQualifiedName(std::string_view name) {
@@ -60,8 +61,9 @@ std::string CheckQualifiedName(std::string_view name) {
   }
   const std::string_view part = slash == std::string_view::npos ? name : name.substr(slash + 1);
   if (part.size() > 63 || !IsNamePart(part)) {
-    return Quoted(name) + " must be letters, digits, '-', '_' and '.', at most 63 of them, with a letter "
-                          "or digit at both ends; a DNS name and '/' may come before it";
+    return Quoted(name) +
+           " must be letters, digits, '-', '_' and '.', at most 63 of them, with a letter "
+           "or digit at both ends; a DNS name and '/' may come before it";
   }
   return "";
 }
@@ -70,8 +72,9 @@ std::string CheckLabelValue(std::string_view value) {
   if (value.empty() || (value.size() <= 63 && IsNamePart(value))) {
     return "";
   }
-  return Quoted(value) + " must be letters, digits, '-', '_' and '.', at most 63 of them, with a letter or "
-                         "digit at both ends, or empty";
+  return Quoted(value) +
+         " must be letters, digits, '-', '_' and '.', at most 63 of them, with a letter or "
+         "digit at both ends, or empty";
 }
 
 }  // namespace tutti::syntax

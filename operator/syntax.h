@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The syntax of names in the Kubernetes API (labels, annotations, object names). Each function gives ""
-// or what is wrong, for "field: …" messages. Pure.
+// The syntax of names in the Kubernetes API (labels, annotations, object names). Each function
+// gives "" or what is wrong, for "field: …" messages. Pure.
 #pragma once
 
 #include <string>

@@ -18,7 +18,8 @@ std::string Decoded(const Json& secret, std::string_view key) {
 
 std::vector<std::string> DnsNames(const WebhookCertOptions& options) {
   const std::string base = options.service + "." + options.secret.ns + ".svc";
-  return {options.service, options.service + "." + options.secret.ns, base, base + ".cluster.local"};
+  return {options.service, options.service + "." + options.secret.ns, base,
+          base + ".cluster.local"};
 }
 
 net::CertificateSpec CaSpec(const WebhookCertOptions& options, Time now) {
@@ -86,7 +87,8 @@ std::optional<api::WriteRequest> BundlePatch(const Json& configuration, const st
     const std::string path = "/webhooks/" + std::to_string(at++);
     patch.Push(Json::Obj({{"op", "test"}, {"path", path + "/name"}, {"value", webhook["name"]}}));
     if (webhook["clientConfig"]["caBundle"].AsString() != encoded) {
-      patch.Push(Json::Obj({{"op", "add"}, {"path", path + "/clientConfig/caBundle"}, {"value", encoded}}));
+      patch.Push(Json::Obj(
+          {{"op", "add"}, {"path", path + "/clientConfig/caBundle"}, {"value", encoded}}));
       differs = true;
     }
   }
@@ -169,7 +171,8 @@ WebhookSecret ParseWebhookSecret(const Json& secret) {
   return parsed;
 }
 
-Result<WebhookCertPlan> PlanWebhookCerts(const WebhookCertOptions& options, const WebhookSecret& secret,
+Result<WebhookCertPlan> PlanWebhookCerts(const WebhookCertOptions& options,
+                                         const WebhookSecret& secret,
                                          const std::vector<Json>& configurations, Time now) {
   WebhookCertPlan plan;
   WebhookSecret wanted = secret;
@@ -210,8 +213,8 @@ Result<WebhookCertPlan> PlanWebhookCerts(const WebhookCertOptions& options, cons
     wanted.old_ca.clear();
   }
   const auto texts = [](const WebhookSecret& s) {
-    return s.old_ca + s.ca.certificate_pem + s.ca.key_pem + s.next_ca.certificate_pem + s.next_ca.key_pem +
-           s.leaf.certificate_pem + s.leaf.key_pem;
+    return s.old_ca + s.ca.certificate_pem + s.ca.key_pem + s.next_ca.certificate_pem +
+           s.next_ca.key_pem + s.leaf.certificate_pem + s.leaf.key_pem;
   };
   if (texts(wanted) != texts(secret)) {
     plan.writes.push_back(SecretWrite(options, secret, wanted));

@@ -15,10 +15,11 @@ using std::chrono::seconds;
 const Time kStart(seconds(1'800'000'000));
 
 Json Configuration(const std::string& kind, const std::string& name) {
-  return Json::Obj({{"kind", kind},
-                    {"metadata", Json::Obj({{"name", name}})},
-                    {"webhooks", Json::Arr({Json::Obj({{"name", "a"}, {"clientConfig", Json::Obj()}}),
-                                            Json::Obj({{"name", "b"}, {"clientConfig", Json::Obj()}})})}});
+  return Json::Obj(
+      {{"kind", kind},
+       {"metadata", Json::Obj({{"name", name}})},
+       {"webhooks", Json::Arr({Json::Obj({{"name", "a"}, {"clientConfig", Json::Obj()}}),
+                               Json::Obj({{"name", "b"}, {"clientConfig", Json::Obj()}})})}});
 }
 
 // The API server as far as the planner's writes go.
@@ -27,9 +28,10 @@ class WebhookCertsTest : public testing::Test {
   WebhookCertsTest() {
     options_.secret = {"tutti-system", "tutti-webhook-server-cert"};
     options_.service = "tutti-webhook-service";
-    configurations_ = {Configuration("MutatingWebhookConfiguration", "tutti-mutating-webhook-configuration"),
-                       Configuration("ValidatingWebhookConfiguration", "tutti-validating-webhook-configuration"),
-                       Configuration("MutatingWebhookConfiguration", "somebody-elses")};
+    configurations_ = {
+        Configuration("MutatingWebhookConfiguration", "tutti-mutating-webhook-configuration"),
+        Configuration("ValidatingWebhookConfiguration", "tutti-validating-webhook-configuration"),
+        Configuration("MutatingWebhookConfiguration", "somebody-elses")};
   }
 
   WebhookCertPlan Plan(Time now) {
@@ -44,7 +46,8 @@ class WebhookCertsTest : public testing::Test {
         EXPECT_TRUE(secret_.IsNull());
         secret_ = write.body;
       } else {
-        EXPECT_EQ(write.body["metadata"]["resourceVersion"].AsString(), secret_["metadata"]["resourceVersion"].AsString());
+        EXPECT_EQ(write.body["metadata"]["resourceVersion"].AsString(),
+                  secret_["metadata"]["resourceVersion"].AsString());
         ApplyMergePatch(secret_, write.body);
       }
       secret_.At("metadata").Set("resourceVersion", std::to_string(++version_));
@@ -83,9 +86,10 @@ class WebhookCertsTest : public testing::Test {
   }
 
   std::vector<std::string> Bundle(size_t configuration) {
-    return net::SplitBundle(
-        DecodeBase64(configurations_[configuration]["webhooks"].AsArray()[0]["clientConfig"]["caBundle"].AsString())
-            .value());
+    return net::SplitBundle(DecodeBase64(configurations_[configuration]["webhooks"]
+                                             .AsArray()[0]["clientConfig"]["caBundle"]
+                                             .AsString())
+                                .value());
   }
 
   WebhookCertOptions options_;
@@ -116,7 +120,8 @@ TEST_F(WebhookCertsTest, FromNothingToServingAndTrusted) {
   EXPECT_THAT(Bundle(0), testing::ElementsAre(testing::_));
   EXPECT_EQ(Bundle(0), Bundle(1));
   EXPECT_TRUE(net::IsSignedBy(plan.serve.certificate_pem, Bundle(0)[0]));
-  EXPECT_FALSE(configurations_[2]["webhooks"].AsArray()[0]["clientConfig"].Has("caBundle"));  // not ours
+  EXPECT_FALSE(
+      configurations_[2]["webhooks"].AsArray()[0]["clientConfig"].Has("caBundle"));  // not ours
 }
 
 TEST_F(WebhookCertsTest, NothingIsWrittenTwice) {

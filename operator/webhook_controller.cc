@@ -18,9 +18,9 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr Duration kLookInterval = seconds(10);   // nothing to serve
+constexpr Duration kLookInterval = seconds(10);    // nothing to serve
 constexpr Duration kSteadyInterval = seconds(60);  // all well
-constexpr Duration kWorkInterval = seconds(1);    // something is on its way
+constexpr Duration kWorkInterval = seconds(1);     // something is on its way
 constexpr Duration kRetryInterval = seconds(5);
 
 const api::Resource& SelfSubjectReviews() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the webhook server where a webhook configuration of ours exists: looks for the configurations
-// and the Secret, follows webhook_certs.h's plan, serves what the Secret holds. Every replica serves;
-// only the acting one writes. Lives on the loop thread; I/O answers are posted to it.
+// Runs the webhook server where a webhook configuration of ours exists: looks for the
+// configurations and the Secret, follows webhook_certs.h's plan, serves what the Secret holds.
+// Every replica serves; only the acting one writes. Lives on the loop thread; I/O answers are
+// posted to it.
 #pragma once
 
 #include <functional>
@@ -39,8 +40,8 @@ class WebhookController {
   void SetDefaultQueues(std::set<std::string> namespaces);
   // 0 while nothing is served.
   [[nodiscard]] uint16_t port() const;
-  // From any thread. "" = no configuration of ours exists, or it is served and trusted; otherwise what
-  // is missing, for the readiness probe.
+  // From any thread. "" = no configuration of ours exists, or it is served and trusted; otherwise
+  // what is missing, for the readiness probe.
   [[nodiscard]] std::string NotReady() const;
 
  private:

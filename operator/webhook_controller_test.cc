@@ -20,9 +20,10 @@ class WebhookControllerTest : public testing::Test {
   WebhookControllerTest()
       : transport_(loop_, server_),
         client_(transport_),
-        executor_(loop_, [this](const api::WriteRequest& request, std::function<void(Result<Json>)> done) {
-          client_.Do(request, std::move(done));
-        }) {
+        executor_(loop_,
+                  [this](const api::WriteRequest& request, std::function<void(Result<Json>)> done) {
+                    client_.Do(request, std::move(done));
+                  }) {
     config_ = ParseConfig("", {}).value();
     config_.webhook.host = "127.0.0.1";
     config_.webhook.port = 0;
@@ -42,21 +43,26 @@ class WebhookControllerTest : public testing::Test {
     }
     // As the chart makes it: there, and empty.
     ASSERT_TRUE(server_.Create(
-        SecretResource(),
-        Json::Obj({{"apiVersion", "v1"},
-                   {"kind", "Secret"},
-                   {"metadata", Json::Obj({{"name", "tutti-webhook-server-cert"}, {"namespace", "tutti-system"}})}})));
+        SecretResource(), Json::Obj({{"apiVersion", "v1"},
+                                     {"kind", "Secret"},
+                                     {"metadata", Json::Obj({{"name", "tutti-webhook-server-cert"},
+                                                             {"namespace", "tutti-system"}})}})));
   }
 
   std::unique_ptr<WebhookController> Start() {
     auto controller = std::make_unique<WebhookController>(
-        config_, WebhookController::Dependencies{&loop_, &client_, &executor_, &metrics_, [this] { return leader_; }});
+        config_, WebhookController::Dependencies{&loop_, &client_, &executor_, &metrics_,
+                                                 [this] { return leader_; }});
     controller->Start();
     return controller;
   }
 
   std::string Bundle(const api::Resource& resource, const std::string& name) {
-    return server_.Get(resource, {"", name}).value()["webhooks"].AsArray().at(0)["clientConfig"]["caBundle"].AsString();
+    return server_.Get(resource, {"", name})
+        .value()["webhooks"]
+        .AsArray()
+        .at(0)["clientConfig"]["caBundle"]
+        .AsString();
   }
 
   kube::FakeLoop loop_;
@@ -83,7 +89,8 @@ TEST_F(WebhookControllerTest, LeaderMakesCertificatesAndPublishesThem) {
   loop_.Advance(seconds(10));
   EXPECT_EQ(controller->NotReady(), "");
   EXPECT_NE(controller->port(), 0);
-  const std::string bundle = Bundle(MutatingWebhookResource(), "tutti-mutating-webhook-configuration");
+  const std::string bundle =
+      Bundle(MutatingWebhookResource(), "tutti-mutating-webhook-configuration");
   EXPECT_NE(bundle, "");
   EXPECT_EQ(Bundle(ValidatingWebhookResource(), "tutti-validating-webhook-configuration"), bundle);
   const uint64_t writes = executor_.Writes();

@@ -50,13 +50,14 @@ struct WebhookServer::Shared {
 };
 
 WebhookServer::WebhookServer(std::shared_ptr<Shared> shared, std::unique_ptr<net::Server> server)
-    : shared_(std::move(shared)), server_(std::move(server)) {
-}
+    : shared_(std::move(shared)), server_(std::move(server)) {}
 
 WebhookServer::~WebhookServer() = default;
 
-Result<std::unique_ptr<WebhookServer>> WebhookServer::Start(const Address& address, TlsVersion minimum,
-                                                            webhooks::Rules rules, Metrics* metrics) {
+Result<std::unique_ptr<WebhookServer>> WebhookServer::Start(const Address& address,
+                                                            TlsVersion minimum,
+                                                            webhooks::Rules rules,
+                                                            Metrics* metrics) {
   auto shared = std::make_shared<Shared>();
   shared->rules = std::make_shared<const webhooks::Rules>(std::move(rules));
   shared->metrics = metrics;
@@ -78,7 +79,8 @@ Result<std::unique_ptr<WebhookServer>> WebhookServer::Start(const Address& addre
 }
 
 Status WebhookServer::SetCertificate(const net::TlsMaterial& material) {
-  if (material.certificate_pem == present_.certificate_pem && material.key_pem == present_.key_pem) {
+  if (material.certificate_pem == present_.certificate_pem &&
+      material.key_pem == present_.key_pem) {
     return {};
   }
   TRY(server_->SetCertificate(material));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTPS server of the admission webhooks: webhooks.h behind net/. The loop thread hands in rules and
-// certificates; requests are answered on the server's threads.
+// The HTTPS server of the admission webhooks: webhooks.h behind net/. The loop thread hands in
+// rules and certificates; requests are answered on the server's threads.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ namespace tutti {
 
 class WebhookServer {
  public:
-  // Listens at once; without a certificate, handshakes fail until SetCertificate. `metrics` may be null.
+  // Listens at once; without a certificate, handshakes fail until SetCertificate. `metrics` may be
+  // null.
   static Result<std::unique_ptr<WebhookServer>> Start(const Address& address, TlsVersion minimum,
                                                       webhooks::Rules rules, Metrics* metrics);
   ~WebhookServer();

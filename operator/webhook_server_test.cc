@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/webhook_server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <openssl/bio.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "operator/base64.h"
 #include "operator/webhook_certs.h"
@@ -23,7 +22,8 @@ namespace tutti {
 namespace {
 
 // POSTs over TLS, trusting only `ca_pem`; "" when the connection is refused.
-std::string Post(uint16_t port, const std::string& ca_pem, const std::string& path, const std::string& body) {
+std::string Post(uint16_t port, const std::string& ca_pem, const std::string& path,
+                 const std::string& body) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -42,8 +42,10 @@ std::string Post(uint16_t port, const std::string& ca_pem, const std::string& pa
   X509_VERIFY_PARAM_set1_host(SSL_get0_param(ssl), "hooks.ns.svc", 0);
   std::string answer;
   if (SSL_connect(ssl) == 1) {
-    const std::string request = "POST " + path + " HTTP/1.1\r\nHost: hooks.ns.svc\r\nConnection: close\r\nContent-Length: " +
-                                std::to_string(body.size()) + "\r\n\r\n" + body;
+    const std::string request =
+        "POST " + path +
+        " HTTP/1.1\r\nHost: hooks.ns.svc\r\nConnection: close\r\nContent-Length: " +
+        std::to_string(body.size()) + "\r\n\r\n" + body;
     SSL_write(ssl, request.data(), static_cast<int>(request.size()));
     char buffer[4096];
     int got = 0;
@@ -87,7 +89,8 @@ TEST(WebhookServerTest, ServesReviewsWithTheCertificateOfTheSecret) {
   EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 200"));
   const auto json = Json::Parse(answer.substr(answer.find("\r\n\r\n") + 4));
   ASSERT_TRUE(json) << answer;
-  EXPECT_THAT(DecodeBase64((*json)["response"]["patch"].AsString()).value(), testing::HasSubstr("/spec/suspend"));
+  EXPECT_THAT(DecodeBase64((*json)["response"]["patch"].AsString()).value(),
+              testing::HasSubstr("/spec/suspend"));
   EXPECT_EQ(metrics.ValueForTest(Metric::kWebhookRequests, {"/mutate-batch-v1-job", "true"}), 1);
 
   EXPECT_THAT(Post(port, ca, "/mutate-batch-v1-job", "{"), testing::StartsWith("HTTP/1.1 400"));
@@ -96,7 +99,8 @@ TEST(WebhookServerTest, ServesReviewsWithTheCertificateOfTheSecret) {
 
   rules.own_user = "a";  // now the requester is us
   (*server)->SetRules(rules);
-  EXPECT_THAT(Post(port, ca, "/mutate-batch-v1-job", review), testing::Not(testing::HasSubstr("patch")));
+  EXPECT_THAT(Post(port, ca, "/mutate-batch-v1-job", review),
+              testing::Not(testing::HasSubstr("patch")));
 }
 
 TEST(WebhookServerTest, CertificateDirectoryIsRead) {

@@ -37,10 +37,10 @@ Json ResponseOf(const std::string& uid, const Verdict& verdict) {
     for (const std::string& problem : verdict.problems) {
       message += (message.empty() ? "" : "; ") + problem;
     }
-    response.Set("status", Json::Obj({{"status", "Failure"},
-                                      {"reason", "Invalid"},
-                                      {"code", 422},
-                                      {"message", message}}));
+    response.Set(
+        "status",
+        Json::Obj(
+            {{"status", "Failure"}, {"reason", "Invalid"}, {"code", 422}, {"message", message}}));
   } else if (!verdict.patch.AsArray().empty()) {
     response.Set("patchType", "JSONPatch");
     response.Set("patch", EncodeBase64(verdict.patch.Dump()));
@@ -61,7 +61,8 @@ std::string_view Trim(std::string_view text) {
 // example.com/name, at most 63 long.
 bool IsGateName(std::string_view name) {
   const size_t slash = name.find('/');
-  return name.size() <= 63 && slash != std::string_view::npos && slash > 0 && slash + 1 < name.size();
+  return name.size() <= 63 && slash != std::string_view::npos && slash > 0 &&
+         slash + 1 < name.size();
 }
 
 }  // namespace
@@ -91,7 +92,8 @@ Result<Json> Answer(std::string_view path, const Json& review, const Rules& rule
   const std::string& uid = body["uid"].AsString();
   if (review["kind"].AsString() != "AdmissionReview" ||
       review["apiVersion"].AsString() != "admission.k8s.io/v1" || uid.empty()) {
-    return Fail(ErrorCode::kInvalid, "the body must be an AdmissionReview of admission.k8s.io/v1 with a request");
+    return Fail(ErrorCode::kInvalid,
+                "the body must be an AdmissionReview of admission.k8s.io/v1 with a request");
   }
   Request request;
   request.operation = body["operation"].AsString();
@@ -112,8 +114,8 @@ Result<Json> Answer(std::string_view path, const Json& review, const Rules& rule
 
 bool IsRoot(const Json& object) {
   for (const Json& owner : object["metadata"]["ownerReferences"].AsArray()) {
-    const bool cron_job =
-        owner["kind"].AsString() == "CronJob" && owner["apiVersion"].AsString().rfind("batch/", 0) == 0;
+    const bool cron_job = owner["kind"].AsString() == "CronJob" &&
+                          owner["apiVersion"].AsString().rfind("batch/", 0) == 0;
     if (owner["controller"].AsBool() && !cron_job) {
       return false;
     }
@@ -123,7 +125,8 @@ bool IsRoot(const Json& object) {
 
 std::vector<std::string> GateNames(const Json& object) {
   std::vector<std::string> names;
-  std::string_view rest = object["metadata"]["annotations"][names::kAdmissionGatedByAnnotation].AsString();
+  std::string_view rest =
+      object["metadata"]["annotations"][names::kAdmissionGatedByAnnotation].AsString();
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
     names.emplace_back(Trim(rest.substr(0, comma)));
@@ -143,9 +146,11 @@ void CheckGates(const Request& request, std::vector<std::string>* problems) {
     if (!seen.insert(gate).second) {
       problems->push_back(field + "\"" + gate + "\" is named twice");
     } else if (request.IsUpdate() && !was_there) {
-      problems->push_back(field + "\"" + gate + "\" can't be added: gates are set at creation and can only be removed");
+      problems->push_back(field + "\"" + gate +
+                          "\" can't be added: gates are set at creation and can only be removed");
     } else if (!IsGateName(gate) && !was_there) {
-      problems->push_back(field + "\"" + gate + "\" must have the form example.com/name, at most 63 long");
+      problems->push_back(field + "\"" + gate +
+                          "\" must have the form example.com/name, at most 63 long");
     }
   }
 }

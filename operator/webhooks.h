@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admission webhooks: an AdmissionReview in, its answer out. They are for what admission policies can't
-// say and for servers without MutatingAdmissionPolicy; where the policies are, they find nothing left
-// to do. Our own writes pass untouched. Rules: Kueue v0.19.2's webhooks for these kinds. Pure and
-// thread-safe: one call per request, no state.
+// Admission webhooks: an AdmissionReview in, its answer out. They are for what admission policies
+// can't say and for servers without MutatingAdmissionPolicy; where the policies are, they find
+// nothing left to do. Our own writes pass untouched. Rules: Kueue v0.19.2's webhooks for these
+// kinds. Pure and thread-safe: one call per request, no state.
 #pragma once
 
 #include <functional>
@@ -36,15 +36,16 @@ struct Request {
 };
 
 struct Verdict {
-  std::vector<std::string> problems;  // each "field: what is wrong and what to do"; not empty = denied
-  Json patch;                         // a JSON patch (list), null = nothing
+  std::vector<std::string>
+      problems;  // each "field: what is wrong and what to do"; not empty = denied
+  Json patch;    // a JSON patch (list), null = nothing
 };
 
 // Paths that Answer knows.
 [[nodiscard]] const std::vector<std::string_view>& Paths();
 
-// The AdmissionReview to send back. kInvalid when the body is no review (HTTP 400), kNotFound for an
-// unknown path.
+// The AdmissionReview to send back. kInvalid when the body is no review (HTTP 400), kNotFound for
+// an unknown path.
 Result<Json> Answer(std::string_view path, const Json& review, const Rules& rules);
 
 // The single rules, for tests and for the dispatcher.
@@ -52,7 +53,8 @@ Verdict MutateJob(const Request& request, const Rules& rules);
 Verdict ValidateJob(const Request& request, const Rules& rules);
 Verdict MutatePod(const Request& request, const Rules& rules);
 Verdict MutateWorkload(const Request& request, const Rules& rules);
-Verdict MutateWithFinalizer(const Request& request, const Rules& rules);  // ClusterQueue, ResourceFlavor
+Verdict MutateWithFinalizer(const Request& request,
+                            const Rules& rules);  // ClusterQueue, ResourceFlavor
 Verdict ValidateWorkload(const Request& request, const Rules& rules);
 Verdict ValidateClusterQueue(const Request& request, const Rules& rules);
 Verdict ValidateCohort(const Request& request, const Rules& rules);

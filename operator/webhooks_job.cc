@@ -46,7 +46,8 @@ std::string Escape(std::string_view key) {
 
 // A number of 1 and more; nothing for anything else.
 std::optional<int64_t> Positive(const std::string& text) {
-  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos) {
+  if (text.empty() || text.size() > 18 ||
+      text.find_first_not_of("0123456789") != std::string::npos) {
     return std::nullopt;
   }
   const int64_t value = std::stoll(text);
@@ -81,7 +82,8 @@ class JobCheck {
     Prebuilt();
     MinParallelism();
     EqualCompletions();
-    if (update_ && (Annotation(job_, kElastic) == "true") != (Annotation(old_, kElastic) == "true")) {
+    if (update_ &&
+        (Annotation(job_, kElastic) == "true") != (Annotation(old_, kElastic) == "true")) {
       Say(Field("annotations", kElastic) + "can be set only at creation");
     }
     CheckGates(request_, &problems_);
@@ -95,10 +97,12 @@ class JobCheck {
   void Holding() {
     const std::string& queue = Label(job_, names::kQueueNameLabel);
     const std::string& old_queue = Label(old_, names::kQueueNameLabel);
-    const bool managed = rules_.manage_jobs_without_queue_name || !queue.empty() || !old_queue.empty();
+    const bool managed =
+        rules_.manage_jobs_without_queue_name || !queue.empty() || !old_queue.empty();
     if (managed && was_suspended_ && !suspended_) {
       Say(update_ ? "spec.suspend: only the queue controller may resume a queued Job"
-                  : "spec.suspend: a queued Job must be held at creation, but something resumed it: change "
+                  : "spec.suspend: a queued Job must be held at creation, but something resumed "
+                    "it: change "
                     "the webhook or policy that did");
     }
   }
@@ -130,7 +134,8 @@ class JobCheck {
       Say(field + "not the name of a WorkloadPriorityClass: " + syntax::CheckSubdomain(now));
     }
     if (!before.empty() && now.empty()) {
-      Say(field + "cannot be removed: set it to another WorkloadPriorityClass instead of \"" + before + "\"");
+      Say(field + "cannot be removed: set it to another WorkloadPriorityClass instead of \"" +
+          before + "\"");
     }
     if (update_ && !suspended_ && before.empty() && !now.empty()) {
       Say(field + "cannot be added while the Job runs");
@@ -146,7 +151,8 @@ class JobCheck {
         Say(field + "\"" + now + "\" must be a number of seconds from 1 to 2147483647");
       }
     }
-    if (update_ && !(suspended_ && was_suspended_) && now != Label(old_, names::kMaxExecTimeLabel)) {
+    if (update_ && !(suspended_ && was_suspended_) &&
+        now != Label(old_, names::kMaxExecTimeLabel)) {
       Say(field + "can be changed only while the Job is suspended");
     }
   }
@@ -165,7 +171,8 @@ class JobCheck {
   void MinParallelism() {
     if (update_ && !was_suspended_ && Has(old_, "annotations", names::kMinParallelismAnnotation) &&
         job_["spec"]["parallelism"].AsInt(1) != old_["spec"]["parallelism"].AsInt(1)) {
-      Say("spec.parallelism: cannot be changed while a Job with kueue.x-k8s.io/job-min-parallelism runs");
+      Say("spec.parallelism: cannot be changed while a Job with kueue.x-k8s.io/job-min-parallelism "
+          "runs");
     }
     if (!Has(job_, "annotations", names::kMinParallelismAnnotation)) {
       return;
@@ -178,8 +185,9 @@ class JobCheck {
     const int64_t pods = std::min(parallelism, job_["spec"]["completions"].AsInt(parallelism));
     const auto minimum = Positive(text);
     if (!minimum || *minimum >= pods) {
-      Say(Field("annotations", names::kMinParallelismAnnotation) + "\"" + text + "\" must be a number from 1 to " +
-          std::to_string(std::max<int64_t>(0, pods - 1)) + ", less than the number of pods");
+      Say(Field("annotations", names::kMinParallelismAnnotation) + "\"" + text +
+          "\" must be a number from 1 to " + std::to_string(std::max<int64_t>(0, pods - 1)) +
+          ", less than the number of pods");
     }
   }
 
@@ -194,8 +202,8 @@ class JobCheck {
         Say(field + "needs spec.completionMode: Indexed");
       }
       if (job_["spec"]["completions"].AsInt(1) != job_["spec"]["parallelism"].AsInt(1)) {
-        Say("spec.completions: must be equal to spec.parallelism where " + std::string(kEqualCompletions) +
-            " is true");
+        Say("spec.completions: must be equal to spec.parallelism where " +
+            std::string(kEqualCompletions) + " is true");
       }
     }
     if (update_ && !suspended_ && !was_suspended_ &&
@@ -238,7 +246,8 @@ Verdict MutateJob(const Request& request, const Rules& rules) {
     if (!job["metadata"]["labels"].IsObject()) {
       verdict.patch.Push(Operation("add", "/metadata/labels", Json::Obj()));
     }
-    verdict.patch.Push(Operation("add", "/metadata/labels/" + Escape(names::kQueueNameLabel), "default"));
+    verdict.patch.Push(
+        Operation("add", "/metadata/labels/" + Escape(names::kQueueNameLabel), "default"));
     queued = true;
   }
   if (queued && !Suspended(job)) {
@@ -250,9 +259,10 @@ Verdict MutateJob(const Request& request, const Rules& rules) {
 Verdict ValidateJob(const Request& request, const Rules& rules) {
   if (!IsRoot(*request.object)) {
     if (request.IsUpdate() && IsRoot(*request.old_object) && Suspended(*request.old_object)) {
-      return {{"metadata.ownerReferences: a held Job can't be given to a controller: create it as that "
-               "controller's from the start"},
-              {}};
+      return {
+          {"metadata.ownerReferences: a held Job can't be given to a controller: create it as that "
+           "controller's from the start"},
+          {}};
     }
     return {};
   }
@@ -263,8 +273,10 @@ Verdict MutatePod(const Request& request, const Rules& rules) {
   Verdict verdict;
   const Json& pod = *request.object;
   const std::string& group = Label(pod, names::kPodGroupLabel);
-  if (rules.pod_groups && !request.IsUpdate() && !group.empty() && !pod["spec"].Has("schedulingGroup")) {
-    verdict.patch.Push(Operation("add", "/spec/schedulingGroup", Json::Obj({{"podGroupName", group}})));
+  if (rules.pod_groups && !request.IsUpdate() && !group.empty() &&
+      !pod["spec"].Has("schedulingGroup")) {
+    verdict.patch.Push(
+        Operation("add", "/spec/schedulingGroup", Json::Obj({{"podGroupName", group}})));
   }
   return verdict;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for the kinds of kueue.x-k8s.io, on top of their schemas. What the decoders of api/ find wrong
-// (`problem`) comes first; here is what they don't look at because it doesn't disturb decisions, and
-// what an update may not change.
+// Rules for the kinds of kueue.x-k8s.io, on top of their schemas. What the decoders of api/ find
+// wrong
+// (`problem`) comes first; here is what they don't look at because it doesn't disturb decisions,
+// and what an update may not change.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -117,7 +118,8 @@ void CheckSizes(const Json& spec, Problems* problems) {
     }
   }
   if (flavors > kMaxFlavors) {
-    problems->push_back("spec.resourceGroups: at most " + std::to_string(kMaxFlavors) + " flavors in all");
+    problems->push_back("spec.resourceGroups: at most " + std::to_string(kMaxFlavors) +
+                        " flavors in all");
   }
   if (resources > kMaxResources) {
     problems->push_back("spec.resourceGroups: at most " + std::to_string(kMaxResources) +
@@ -137,15 +139,17 @@ void CheckOnFlavors(const Request& request, Problems* problems) {
   const auto old_checks = ByName(old_spec["admissionChecksStrategy"]["admissionChecks"]);
   size_t at = 0;
   for (const Json& check : spec["admissionChecksStrategy"]["admissionChecks"].AsArray()) {
-    const std::string path = Index("spec.admissionChecksStrategy.admissionChecks", at++) + ".onFlavors";
+    const std::string path =
+        Index("spec.admissionChecksStrategy.admissionChecks", at++) + ".onFlavors";
     const auto old_check = old_checks.find(check["name"].AsString());
     const bool unchanged = old_check != old_checks.end() &&
                            (*old_check->second)["onFlavors"] == check["onFlavors"] &&
                            old_spec["resourceGroups"] == spec["resourceGroups"];
     for (const Json& name : check["onFlavors"].AsArray()) {
       if (!unchanged && flavors.count(name.AsString()) == 0) {
-        problems->push_back(path + ": \"" + name.AsString() +
-                            "\" is not a flavor of spec.resourceGroups: add the flavor or remove the name");
+        problems->push_back(
+            path + ": \"" + name.AsString() +
+            "\" is not a flavor of spec.resourceGroups: add the flavor or remove the name");
       }
     }
   }
@@ -166,7 +170,8 @@ void CheckSlices(const Json& request, const std::string& path, Problems* problem
   const bool topology = request.Has("podSetSliceRequiredTopology");
   const bool size = request.Has("podSetSliceSize");
   if (topology != size) {
-    problems->push_back(path + ": podSetSliceRequiredTopology and podSetSliceSize must be set together");
+    problems->push_back(path +
+                        ": podSetSliceRequiredTopology and podSetSliceSize must be set together");
   } else if (size && request["podSetSliceSize"].AsInt() <= 0) {
     problems->push_back(path + ".podSetSliceSize: must be more than 0");
   }
@@ -178,12 +183,13 @@ void CheckPodSets(const Json& workload, Problems* problems) {
     const std::string path = Index("spec.podSets", at++);
     const Json& pod = pod_set["template"];
     CheckLabels(pod["metadata"]["labels"], path + ".template.metadata.labels", false, problems);
-    CheckLabels(pod["metadata"]["annotations"], path + ".template.metadata.annotations", true, problems);
+    CheckLabels(pod["metadata"]["annotations"], path + ".template.metadata.annotations", true,
+                problems);
     for (const char* list : {"initContainers", "containers"}) {
       size_t container_at = 0;
       for (const Json& container : pod["spec"][list].AsArray()) {
-        CheckResourceNames(container["resources"], Index(path + ".template.spec." + list, container_at++),
-                           problems);
+        CheckResourceNames(container["resources"],
+                           Index(path + ".template.spec." + list, container_at++), problems);
       }
     }
     CheckResourceNames(pod["spec"]["resources"], path + ".template.spec", problems);
@@ -201,7 +207,8 @@ void CheckAdmission(const Json& workload, Problems* problems) {
   for (const Json& assignment : admission["podSetAssignments"].AsArray()) {
     const std::string path = Index("status.admission.podSetAssignments", at++);
     if (pod_sets.count(assignment["name"].AsString()) == 0) {
-      problems->push_back(path + ".name: \"" + assignment["name"].AsString() + "\" is not a podSet of the spec");
+      problems->push_back(path + ".name: \"" + assignment["name"].AsString() +
+                          "\" is not a podSet of the spec");
     }
     const int64_t count = assignment["count"].AsInt();
     auto usage = api::ResourceListFromJson(assignment["resourceUsage"]);
@@ -225,7 +232,8 @@ void CheckReclaimable(const Json& workload, Problems* problems) {
     const std::string path = Index("status.reclaimablePods", at++);
     const auto pod_set = pod_sets.find(entry["name"].AsString());
     if (pod_set == pod_sets.end()) {
-      problems->push_back(path + ".name: \"" + entry["name"].AsString() + "\" is not a podSet of the spec");
+      problems->push_back(path + ".name: \"" + entry["name"].AsString() +
+                          "\" is not a podSet of the spec");
     } else if (entry["count"].AsInt() > (*pod_set->second)["count"].AsInt(1)) {
       problems->push_back(path + ".count: must be at most the podSet's count, " +
                           std::to_string((*pod_set->second)["count"].AsInt(1)));
@@ -242,7 +250,8 @@ void CheckPodSetUpdates(const Json& workload, Problems* problems) {
     for (const Json& update : check["podSetUpdates"].AsArray()) {
       const std::string path = Index(check_path + ".podSetUpdates", at++);
       if (pod_sets.count(update["name"].AsString()) == 0) {
-        problems->push_back(path + ".name: \"" + update["name"].AsString() + "\" is not a podSet of the spec");
+        problems->push_back(path + ".name: \"" + update["name"].AsString() +
+                            "\" is not a podSet of the spec");
       }
       CheckLabels(update["labels"], path + ".labels", false, problems);
       CheckLabels(update["annotations"], path + ".annotations", true, problems);
@@ -333,9 +342,10 @@ Verdict MutateWithFinalizer(const Request& request, const Rules& /*rules*/) {
   }
   const bool has_list = object["metadata"]["finalizers"].IsArray();
   const Json name{names::kResourceInUseFinalizer};
-  verdict.patch.Push(Json::Obj({{"op", "add"},
-                                {"path", has_list ? "/metadata/finalizers/-" : "/metadata/finalizers"},
-                                {"value", has_list ? name : Json::Arr({name})}}));
+  verdict.patch.Push(
+      Json::Obj({{"op", "add"},
+                 {"path", has_list ? "/metadata/finalizers/-" : "/metadata/finalizers"},
+                 {"value", has_list ? name : Json::Arr({name})}}));
   return verdict;
 }
 
@@ -387,8 +397,8 @@ Verdict ValidateResourceFlavor(const Request& request, const Rules& /*rules*/) {
       problems.push_back(path + ".value: " + bad_value);
     }
     if (!seen.emplace(key, taint["effect"].AsString()).second) {
-      problems.push_back(path + ": the taint \"" + key + "\" with the effect " + taint["effect"].AsString() +
-                         " is there twice: remove one");
+      problems.push_back(path + ": the taint \"" + key + "\" with the effect " +
+                         taint["effect"].AsString() + " is there twice: remove one");
     }
   }
   CheckTolerations(spec["tolerations"], "spec.tolerations", &problems);

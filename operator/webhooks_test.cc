@@ -35,14 +35,15 @@ struct Call {
 };
 
 Json Ask(std::string_view path, const Call& call, const Rules& rules = OurRules()) {
-  const Json review = Json::Obj({{"apiVersion", "admission.k8s.io/v1"},
-                                 {"kind", "AdmissionReview"},
-                                 {"request", Json::Obj({{"uid", "u1"},
-                                                        {"operation", call.operation},
-                                                        {"namespace", call.ns},
-                                                        {"userInfo", Json::Obj({{"username", call.user}})},
-                                                        {"object", call.object},
-                                                        {"oldObject", call.old_object}})}});
+  const Json review =
+      Json::Obj({{"apiVersion", "admission.k8s.io/v1"},
+                 {"kind", "AdmissionReview"},
+                 {"request", Json::Obj({{"uid", "u1"},
+                                        {"operation", call.operation},
+                                        {"namespace", call.ns},
+                                        {"userInfo", Json::Obj({{"username", call.user}})},
+                                        {"object", call.object},
+                                        {"oldObject", call.old_object}})}});
   const auto answer = Answer(path, review, rules);
   EXPECT_TRUE(answer) << answer.error().message;
   EXPECT_EQ((*answer)["response"]["uid"].AsString(), "u1");
@@ -77,14 +78,17 @@ TEST(WebhooksTest, JobsAreHeldAtCreation) {
     std::string patch;
   };
   const std::vector<Case> cases = {
-      {"queued", R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{}})", "team-a", kSuspendPatch},
-      {"queued, suspend false",
-       R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":false}})", "team-a",
+      {"queued", R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{}})", "team-a",
        kSuspendPatch},
-      {"already held", R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":true}})",
+      {"queued, suspend false",
+       R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":false}})",
+       "team-a", kSuspendPatch},
+      {"already held",
+       R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":true}})",
        "team-a", ""},
       {"no queue", R"({"metadata":{},"spec":{}})", "team-a", ""},
-      {"empty queue label", R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}})", "team-a", ""},
+      {"empty queue label", R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}})",
+       "team-a", ""},
       {"child of a controller",
        R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"},"ownerReferences":[{"kind":"JobSet","apiVersion":"x/v1","controller":true}]},"spec":{}})",
        "team-a", ""},
@@ -93,20 +97,27 @@ TEST(WebhooksTest, JobsAreHeldAtCreation) {
        "team-a", kSuspendPatch},
       {"default queue, no labels", R"({"metadata":{},"spec":{}})", "with-default",
        R"([{"op":"add","path":"/metadata/labels","value":{}},{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"default"},{"op":"add","path":"/spec/suspend","value":true}])"},
-      {"default queue, other labels", R"({"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}})", "with-default",
+      {"default queue, other labels",
+       R"({"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}})", "with-default",
        R"([{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"default"}])"},
   };
   for (const Case& c : cases) {
-    EXPECT_EQ(PatchOf(Ask("/mutate-batch-v1-job", {"CREATE", P(c.job), {}, "alice", c.ns})), c.patch) << c.name;
+    EXPECT_EQ(PatchOf(Ask("/mutate-batch-v1-job", {"CREATE", P(c.job), {}, "alice", c.ns})),
+              c.patch)
+        << c.name;
   }
   Rules all = OurRules();
   all.manage_jobs_without_queue_name = true;
-  EXPECT_EQ(PatchOf(Ask("/mutate-batch-v1-job", {"CREATE", P(R"({"metadata":{},"spec":{}})"), {}}, all)), kSuspendPatch);
+  EXPECT_EQ(
+      PatchOf(Ask("/mutate-batch-v1-job", {"CREATE", P(R"({"metadata":{},"spec":{}})"), {}}, all)),
+      kSuspendPatch);
 }
 
 TEST(WebhooksTest, HeldJobsStayHeldUnlessWeResumeThem) {
-  const Json held = P(R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":true}})");
-  const Json resumed = P(R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":false}})");
+  const Json held =
+      P(R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":true}})");
+  const Json resumed =
+      P(R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":false}})");
   const Json unlabelled = P(R"({"metadata":{},"spec":{}})");
   const Json plain_held = P(R"({"metadata":{},"spec":{"suspend":true}})");
   EXPECT_EQ(PatchOf(Ask("/mutate-batch-v1-job", {"UPDATE", resumed, held})), kSuspendPatch);
@@ -132,8 +143,8 @@ TEST(WebhooksTest, LabelledPodsJoinTheirGroup) {
 // A Job with these labels, annotations (JSON objects) and spec.
 Json Job(const std::string& labels, const std::string& annotations = "{}",
          const std::string& spec = R"({"suspend":true,"parallelism":4})") {
-  return P(R"({"metadata":{"name":"j","labels":)" + labels + R"(,"annotations":)" + annotations + R"(},"spec":)" +
-           spec + "}");
+  return P(R"({"metadata":{"name":"j","labels":)" + labels + R"(,"annotations":)" + annotations +
+           R"(},"spec":)" + spec + "}");
 }
 
 TEST(WebhooksTest, JobRulesAtCreation) {
@@ -146,30 +157,41 @@ TEST(WebhooksTest, JobRulesAtCreation) {
   const std::string held = R"({"suspend":true,"parallelism":4})";
   const std::vector<Case> cases = {
       {R"({"kueue.x-k8s.io/queue-name":"q"})", "{}", held, ""},
-      {R"({"kueue.x-k8s.io/queue-name":"Q_"})", "{}", held, "metadata.labels[kueue.x-k8s.io/queue-name]: not the name"},
-      {R"({"kueue.x-k8s.io/queue-name":"q"})", "{}", R"({"parallelism":1})", "spec.suspend: a queued Job must be held"},
+      {R"({"kueue.x-k8s.io/queue-name":"Q_"})", "{}", held,
+       "metadata.labels[kueue.x-k8s.io/queue-name]: not the name"},
+      {R"({"kueue.x-k8s.io/queue-name":"q"})", "{}", R"({"parallelism":1})",
+       "spec.suspend: a queued Job must be held"},
       {"{}", "{}", R"({"parallelism":1})", ""},
-      {R"({"kueue.x-k8s.io/priority-class":"a b"})", "{}", held, "not the name of a WorkloadPriorityClass"},
+      {R"({"kueue.x-k8s.io/priority-class":"a b"})", "{}", held,
+       "not the name of a WorkloadPriorityClass"},
       {R"({"kueue.x-k8s.io/max-exec-time-seconds":"60"})", "{}", held, ""},
-      {R"({"kueue.x-k8s.io/max-exec-time-seconds":"0"})", "{}", held, "must be a number of seconds from 1"},
-      {R"({"kueue.x-k8s.io/max-exec-time-seconds":"2147483648"})", "{}", held, "must be a number of seconds"},
-      {R"({"kueue.x-k8s.io/max-exec-time-seconds":"-5"})", "{}", held, "must be a number of seconds"},
+      {R"({"kueue.x-k8s.io/max-exec-time-seconds":"0"})", "{}", held,
+       "must be a number of seconds from 1"},
+      {R"({"kueue.x-k8s.io/max-exec-time-seconds":"2147483648"})", "{}", held,
+       "must be a number of seconds"},
+      {R"({"kueue.x-k8s.io/max-exec-time-seconds":"-5"})", "{}", held,
+       "must be a number of seconds"},
       {"{}", R"({"kueue.x-k8s.io/job-min-parallelism":"3"})", held, ""},
       {"{}", R"({"kueue.x-k8s.io/job-min-parallelism":"4"})", held, "must be a number from 1 to 3"},
-      {"{}", R"({"kueue.x-k8s.io/job-min-parallelism":"2"})", R"({"suspend":true,"parallelism":4,"completions":2})",
-       "must be a number from 1 to 1"},
-      {"{}", R"({"kueue.x-k8s.io/job-completions-equal-parallelism":"yes"})", held, R"(must be "true" or "false")"},
-      {"{}", R"({"kueue.x-k8s.io/job-completions-equal-parallelism":"true"})", held, "needs spec.completionMode"},
+      {"{}", R"({"kueue.x-k8s.io/job-min-parallelism":"2"})",
+       R"({"suspend":true,"parallelism":4,"completions":2})", "must be a number from 1 to 1"},
+      {"{}", R"({"kueue.x-k8s.io/job-completions-equal-parallelism":"yes"})", held,
+       R"(must be "true" or "false")"},
+      {"{}", R"({"kueue.x-k8s.io/job-completions-equal-parallelism":"true"})", held,
+       "needs spec.completionMode"},
       {"{}", R"({"kueue.x-k8s.io/job-completions-equal-parallelism":"true"})",
-       R"({"suspend":true,"parallelism":4,"completions":5,"completionMode":"Indexed"})", "spec.completions: must be equal"},
+       R"({"suspend":true,"parallelism":4,"completions":5,"completionMode":"Indexed"})",
+       "spec.completions: must be equal"},
       {"{}", R"({"kueue.x-k8s.io/admission-gated-by":"example.com/a, example.com/b"})", held, ""},
-      {"{}", R"({"kueue.x-k8s.io/admission-gated-by":"plain"})", held, "must have the form example.com/name"},
+      {"{}", R"({"kueue.x-k8s.io/admission-gated-by":"plain"})", held,
+       "must have the form example.com/name"},
       {"{}", R"({"kueue.x-k8s.io/admission-gated-by":"a.b/c,a.b/c"})", held, "is named twice"},
-      {"{}", R"({"kueue.x-k8s.io/prebuilt-workload-name":"-x"})", held, "not the name of a Workload"},
+      {"{}", R"({"kueue.x-k8s.io/prebuilt-workload-name":"-x"})", held,
+       "not the name of a Workload"},
   };
   for (const Case& c : cases) {
-    const std::string denial =
-        DenialOf(Ask("/validate-batch-v1-job", {"CREATE", Job(c.labels, c.annotations, c.spec), {}}));
+    const std::string denial = DenialOf(
+        Ask("/validate-batch-v1-job", {"CREATE", Job(c.labels, c.annotations, c.spec), {}}));
     EXPECT_EQ(denial.empty(), c.problem.empty()) << c.labels << c.annotations << denial;
     EXPECT_THAT(denial, testing::HasSubstr(c.problem)) << c.labels << c.annotations;
   }
@@ -185,43 +207,57 @@ TEST(WebhooksTest, JobRulesOnUpdate) {
   const std::string run = R"({"suspend":false,"parallelism":4})";
   const std::vector<Case> cases = {
       {"queue while running", Job(R"({"kueue.x-k8s.io/queue-name":"a"})", "{}", run),
-       Job(R"({"kueue.x-k8s.io/queue-name":"b"})", "{}", run), R"(cannot be changed from "a" to "b" while the Job runs)"},
-      {"queue while held", Job(R"({"kueue.x-k8s.io/queue-name":"a"})"), Job(R"({"kueue.x-k8s.io/queue-name":"b"})"), ""},
+       Job(R"({"kueue.x-k8s.io/queue-name":"b"})", "{}", run),
+       R"(cannot be changed from "a" to "b" while the Job runs)"},
+      {"queue while held", Job(R"({"kueue.x-k8s.io/queue-name":"a"})"),
+       Job(R"({"kueue.x-k8s.io/queue-name":"b"})"), ""},
       {"resumed by somebody", Job(R"({"kueue.x-k8s.io/queue-name":"a"})"),
-       Job(R"({"kueue.x-k8s.io/queue-name":"a"})", "{}", run), "only the queue controller may resume"},
-      {"priority removed", Job(R"({"kueue.x-k8s.io/priority-class":"p"})"), Job("{}"), "cannot be removed"},
-      {"priority added while running", Job("{}", "{}", run), Job(R"({"kueue.x-k8s.io/priority-class":"p"})", "{}", run),
+       Job(R"({"kueue.x-k8s.io/queue-name":"a"})", "{}", run),
+       "only the queue controller may resume"},
+      {"priority removed", Job(R"({"kueue.x-k8s.io/priority-class":"p"})"), Job("{}"),
+       "cannot be removed"},
+      {"priority added while running", Job("{}", "{}", run),
+       Job(R"({"kueue.x-k8s.io/priority-class":"p"})", "{}", run),
        "cannot be added while the Job runs"},
       {"priority changed while running", Job(R"({"kueue.x-k8s.io/priority-class":"p"})", "{}", run),
        Job(R"({"kueue.x-k8s.io/priority-class":"q"})", "{}", run), ""},
-      {"time limit while running", Job("{}", "{}", run), Job(R"({"kueue.x-k8s.io/max-exec-time-seconds":"5"})", "{}", run),
+      {"time limit while running", Job("{}", "{}", run),
+       Job(R"({"kueue.x-k8s.io/max-exec-time-seconds":"5"})", "{}", run),
        "can be changed only while the Job is suspended"},
-      {"gate added", Job("{}"), Job("{}", R"({"kueue.x-k8s.io/admission-gated-by":"a.b/c"})"), "can't be added"},
+      {"gate added", Job("{}"), Job("{}", R"({"kueue.x-k8s.io/admission-gated-by":"a.b/c"})"),
+       "can't be added"},
       {"gate removed", Job("{}", R"({"kueue.x-k8s.io/admission-gated-by":"a.b/c,a.b/d"})"),
        Job("{}", R"({"kueue.x-k8s.io/admission-gated-by":"a.b/d"})"), ""},
-      {"parallelism of a partial Job", Job("{}", R"({"kueue.x-k8s.io/job-min-parallelism":"2"})", run),
-       Job("{}", R"({"kueue.x-k8s.io/job-min-parallelism":"2"})", R"({"suspend":false,"parallelism":5})"),
+      {"parallelism of a partial Job",
+       Job("{}", R"({"kueue.x-k8s.io/job-min-parallelism":"2"})", run),
+       Job("{}", R"({"kueue.x-k8s.io/job-min-parallelism":"2"})",
+           R"({"suspend":false,"parallelism":5})"),
        "spec.parallelism: cannot be changed"},
-      {"elastic", Job("{}"), Job("{}", R"({"kueue.x-k8s.io/elastic-job":"true"})"), "can be set only at creation"},
-      {"prebuilt while running", Job("{}", "{}", run), Job("{}", R"({"kueue.x-k8s.io/prebuilt-workload-name":"w"})", run),
+      {"elastic", Job("{}"), Job("{}", R"({"kueue.x-k8s.io/elastic-job":"true"})"),
+       "can be set only at creation"},
+      {"prebuilt while running", Job("{}", "{}", run),
+       Job("{}", R"({"kueue.x-k8s.io/prebuilt-workload-name":"w"})", run),
        "cannot be changed while the Job runs"},
       {"nothing", Job(R"({"kueue.x-k8s.io/queue-name":"a"})", "{}", run),
        Job(R"({"kueue.x-k8s.io/queue-name":"a"})", "{}", run), ""},
   };
   for (const Case& c : cases) {
-    const std::string denial = DenialOf(Ask("/validate-batch-v1-job", {"UPDATE", c.after, c.before}));
+    const std::string denial =
+        DenialOf(Ask("/validate-batch-v1-job", {"UPDATE", c.after, c.before}));
     EXPECT_EQ(denial.empty(), c.problem.empty()) << c.name << ": " << denial;
     EXPECT_THAT(denial, testing::HasSubstr(c.problem)) << c.name;
-    EXPECT_EQ(DenialOf(Ask("/validate-batch-v1-job", {"UPDATE", c.after, c.before, kUs})), "") << c.name;
+    EXPECT_EQ(DenialOf(Ask("/validate-batch-v1-job", {"UPDATE", c.after, c.before, kUs})), "")
+        << c.name;
   }
   const Json queued = Job(R"({"kueue.x-k8s.io/queue-name":"a"})");
-  EXPECT_THAT(DenialOf(Ask("/validate-batch-v1-job", {"UPDATE", Job("{}"), queued, "alice", "with-default"})),
+  EXPECT_THAT(DenialOf(Ask("/validate-batch-v1-job",
+                           {"UPDATE", Job("{}"), queued, "alice", "with-default"})),
               testing::HasSubstr("cannot be removed in a namespace with a default LocalQueue"));
 }
 
 Json ClusterQueue(const std::string& spec, const std::string& metadata = R"({"name":"cq"})") {
-  return P(R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ClusterQueue","metadata":)" + metadata + R"(,"spec":)" +
-           spec + "}");
+  return P(R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"ClusterQueue","metadata":)" +
+           metadata + R"(,"spec":)" + spec + "}");
 }
 
 constexpr const char* kGoodQueue =
@@ -242,45 +278,58 @@ TEST(WebhooksTest, ClusterQueueRules) {
        "borrowingLimit"},
       {R"({"resourceGroups":[{"coveredResources":["-cpu"],"flavors":[{"name":"f","resources":[{"name":"-cpu","nominalQuota":"4"}]}]}]})",
        "spec.resourceGroups[0].coveredResources"},
-      {R"({"namespaceSelector":{"matchLabels":{"a b":"c"}},"resourceGroups":[]})", "spec.namespaceSelector.matchLabels"},
+      {R"({"namespaceSelector":{"matchLabels":{"a b":"c"}},"resourceGroups":[]})",
+       "spec.namespaceSelector.matchLabels"},
       {R"({"resourceGroups":[],"admissionChecksStrategy":{"admissionChecks":[{"name":"c","onFlavors":["nope"]}]}})",
        R"(onFlavors: "nope" is not a flavor)"},
   };
   for (const Case& c : cases) {
-    const std::string denial =
-        DenialOf(Ask("/validate-kueue-x-k8s-io-v1beta2-clusterqueue", {"CREATE", ClusterQueue(c.spec), {}}));
+    const std::string denial = DenialOf(
+        Ask("/validate-kueue-x-k8s-io-v1beta2-clusterqueue", {"CREATE", ClusterQueue(c.spec), {}}));
     EXPECT_EQ(denial.empty(), c.problem.empty()) << c.spec << denial;
     EXPECT_THAT(denial, testing::HasSubstr(c.problem)) << c.spec;
   }
   // What is wrong already and unchanged doesn't block other updates.
   const Json old_checks = ClusterQueue(cases.back().spec);
-  EXPECT_EQ(DenialOf(Ask("/validate-kueue-x-k8s-io-v1beta2-clusterqueue", {"UPDATE", old_checks, old_checks})), "");
+  EXPECT_EQ(DenialOf(Ask("/validate-kueue-x-k8s-io-v1beta2-clusterqueue",
+                         {"UPDATE", old_checks, old_checks})),
+            "");
   // Neither does it keep a finalizer from going.
   const Json leaving =
       ClusterQueue(cases[1].spec, R"({"name":"cq","deletionTimestamp":"2026-01-01T00:00:00Z"})");
-  EXPECT_EQ(DenialOf(Ask("/validate-kueue-x-k8s-io-v1beta2-clusterqueue", {"UPDATE", leaving, leaving})), "");
+  EXPECT_EQ(
+      DenialOf(Ask("/validate-kueue-x-k8s-io-v1beta2-clusterqueue", {"UPDATE", leaving, leaving})),
+      "");
 }
 
 TEST(WebhooksTest, QueuesAndFlavorsGetTheirFinalizer) {
   const std::string path = "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue";
-  EXPECT_EQ(PatchOf(Ask(path, {"CREATE", ClusterQueue("{}"), {}})),
-            R"([{"op":"add","path":"/metadata/finalizers","value":["kueue.x-k8s.io/resource-in-use"]}])");
-  EXPECT_EQ(PatchOf(Ask(path, {"CREATE", ClusterQueue("{}", R"({"name":"cq","finalizers":["x"]})"), {}})),
-            R"([{"op":"add","path":"/metadata/finalizers/-","value":"kueue.x-k8s.io/resource-in-use"}])");
-  EXPECT_EQ(PatchOf(Ask(path, {"CREATE",
-                               ClusterQueue("{}", R"({"name":"cq","finalizers":["kueue.x-k8s.io/resource-in-use"]})"),
-                               {}})),
-            "");
+  EXPECT_EQ(
+      PatchOf(Ask(path, {"CREATE", ClusterQueue("{}"), {}})),
+      R"([{"op":"add","path":"/metadata/finalizers","value":["kueue.x-k8s.io/resource-in-use"]}])");
+  EXPECT_EQ(
+      PatchOf(Ask(path, {"CREATE", ClusterQueue("{}", R"({"name":"cq","finalizers":["x"]})"), {}})),
+      R"([{"op":"add","path":"/metadata/finalizers/-","value":"kueue.x-k8s.io/resource-in-use"}])");
+  EXPECT_EQ(
+      PatchOf(Ask(
+          path,
+          {"CREATE",
+           ClusterQueue("{}", R"({"name":"cq","finalizers":["kueue.x-k8s.io/resource-in-use"]})"),
+           {}})),
+      "");
 }
 
 TEST(WebhooksTest, CohortLendingMayExceedNominalButQuotasMayNotBeNegative) {
   const auto cohort = [](const std::string& quota) {
-    return P(R"({"metadata":{"name":"c"},"spec":{"parentName":"p","resourceGroups":[{"coveredResources":["cpu"],"flavors":[{"name":"f","resources":[{"name":"cpu",)" +
-             quota + "}]}]}]}}");
+    return P(
+        R"({"metadata":{"name":"c"},"spec":{"parentName":"p","resourceGroups":[{"coveredResources":["cpu"],"flavors":[{"name":"f","resources":[{"name":"cpu",)" +
+        quota + "}]}]}]}}");
   };
   const std::string path = "/validate-kueue-x-k8s-io-v1beta2-cohort";
-  EXPECT_EQ(DenialOf(Ask(path, {"CREATE", cohort(R"("nominalQuota":"1","lendingLimit":"5")"), {}})), "");
-  EXPECT_THAT(DenialOf(Ask(path, {"CREATE", cohort(R"("nominalQuota":"-1")"), {}})), testing::HasSubstr("nominalQuota"));
+  EXPECT_EQ(DenialOf(Ask(path, {"CREATE", cohort(R"("nominalQuota":"1","lendingLimit":"5")"), {}})),
+            "");
+  EXPECT_THAT(DenialOf(Ask(path, {"CREATE", cohort(R"("nominalQuota":"-1")"), {}})),
+              testing::HasSubstr("nominalQuota"));
 }
 
 TEST(WebhooksTest, ResourceFlavorRules) {
@@ -294,10 +343,12 @@ TEST(WebhooksTest, ResourceFlavorRules) {
       {R"({"nodeLabels":{"bad key":"x"}})", "spec.nodeLabels"},
       {R"({"nodeLabels":{"k":"bad value"}})", "spec.nodeLabels[k]"},
       {R"({"nodeTaints":[{"key":"!","effect":"NoSchedule"}]})", "spec.nodeTaints[0].key"},
-      {R"({"nodeTaints":[{"key":"a","value":"-","effect":"NoSchedule"}]})", "spec.nodeTaints[0].value"},
+      {R"({"nodeTaints":[{"key":"a","value":"-","effect":"NoSchedule"}]})",
+       "spec.nodeTaints[0].value"},
       {R"({"nodeTaints":[{"key":"a","effect":"NoSchedule"},{"key":"a","value":"x","effect":"NoSchedule"}]})",
        "is there twice"},
-      {R"({"nodeTaints":[{"key":"a","effect":"NoSchedule"},{"key":"a","effect":"NoExecute"}]})", ""},
+      {R"({"nodeTaints":[{"key":"a","effect":"NoSchedule"},{"key":"a","effect":"NoExecute"}]})",
+       ""},
       {R"({"tolerations":[{"key":"a b","operator":"Exists"}]})", "spec.tolerations[0].key"},
       {R"({"tolerations":[{"operator":"Equal"}]})", "must be Exists where key is empty"},
   };
@@ -310,9 +361,10 @@ TEST(WebhooksTest, ResourceFlavorRules) {
   }
 }
 
-Json Workload(const std::string& pod_sets, const std::string& status = "{}", const std::string& annotations = "{}") {
-  return P(R"({"metadata":{"name":"w","namespace":"team-a","annotations":)" + annotations + R"(},"spec":{"podSets":)" +
-           pod_sets + R"(},"status":)" + status + "}");
+Json Workload(const std::string& pod_sets, const std::string& status = "{}",
+              const std::string& annotations = "{}") {
+  return P(R"({"metadata":{"name":"w","namespace":"team-a","annotations":)" + annotations +
+           R"(},"spec":{"podSets":)" + pod_sets + R"(},"status":)" + status + "}");
 }
 
 constexpr const char* kMain =
@@ -328,40 +380,53 @@ TEST(WebhooksTest, WorkloadRules) {
   };
   const std::vector<Case> cases = {
       {"good", Workload(kMain, kReserved), ""},
-      {"label", Workload(R"([{"name":"main","count":1,"template":{"metadata":{"labels":{"a b":"c"}},"spec":{}}}])"),
+      {"label",
+       Workload(
+           R"([{"name":"main","count":1,"template":{"metadata":{"labels":{"a b":"c"}},"spec":{}}}])"),
        "spec.podSets[0].template.metadata.labels"},
       {"pods resource",
        Workload(
            R"([{"name":"main","count":1,"template":{"spec":{"containers":[{"name":"c","resources":{"limits":{"pods":"1"}}}]}}}])"),
-       "spec.podSets[0].template.spec.containers[0].resources.limits: the resource name \"pods\" is reserved"},
+       "spec.podSets[0].template.spec.containers[0].resources.limits: the resource name \"pods\" "
+       "is reserved"},
       {"negative",
        Workload(
            R"([{"name":"main","count":1,"template":{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"-1"}}}]}}}])"),
        "spec.podSets[0].template"},
-      {"slice", Workload(R"([{"name":"main","count":1,"topologyRequest":{"podSetSliceSize":2},"template":{"spec":{}}}])"),
+      {"slice",
+       Workload(
+           R"([{"name":"main","count":1,"topologyRequest":{"podSetSliceSize":2},"template":{"spec":{}}}])"),
        "must be set together"},
       {"two minCounts",
        Workload(
            R"([{"name":"a","count":2,"minCount":1,"template":{"spec":{}}},{"name":"b","count":2,"minCount":1,"template":{"spec":{}}}])"),
        "at most one entry may use minCount"},
-      {"no admission", Workload(kMain, R"({"conditions":[{"type":"QuotaReserved","status":"True"}]})"),
+      {"no admission",
+       Workload(kMain, R"({"conditions":[{"type":"QuotaReserved","status":"True"}]})"),
        "status.admission: must be set"},
       {"unknown assignment",
-       Workload(kMain, R"({"admission":{"clusterQueue":"cq","podSetAssignments":[{"name":"other","count":1}]}})"),
+       Workload(
+           kMain,
+           R"({"admission":{"clusterQueue":"cq","podSetAssignments":[{"name":"other","count":1}]}})"),
        "status.admission.podSetAssignments[0].name"},
       {"indivisible",
-       Workload(kMain,
-                R"({"admission":{"clusterQueue":"cq","podSetAssignments":[{"name":"main","resourceUsage":{"cpu":"1001m"},"count":2}]}})"),
+       Workload(
+           kMain,
+           R"({"admission":{"clusterQueue":"cq","podSetAssignments":[{"name":"main","resourceUsage":{"cpu":"1001m"},"count":2}]}})"),
        "can't be divided by the count 2"},
       {"reclaimable", Workload(kMain, R"({"reclaimablePods":[{"name":"main","count":3}]})"),
        "status.reclaimablePods[0].count: must be at most"},
       {"update of unknown podSet",
-       Workload(kMain, R"({"admissionChecks":[{"name":"c","state":"Ready","podSetUpdates":[{"name":"x"}]}]})"),
+       Workload(
+           kMain,
+           R"({"admissionChecks":[{"name":"c","state":"Ready","podSetUpdates":[{"name":"x"}]}]})"),
        "status.admissionChecks[0].podSetUpdates[0].name"},
-      {"gate", Workload(kMain, "{}", R"({"kueue.x-k8s.io/admission-gated-by":"plain"})"), "must have the form"},
+      {"gate", Workload(kMain, "{}", R"({"kueue.x-k8s.io/admission-gated-by":"plain"})"),
+       "must have the form"},
   };
   for (const Case& c : cases) {
-    const std::string denial = DenialOf(Ask("/validate-kueue-x-k8s-io-v1beta2-workload", {"CREATE", c.workload, {}}));
+    const std::string denial =
+        DenialOf(Ask("/validate-kueue-x-k8s-io-v1beta2-workload", {"CREATE", c.workload, {}}));
     EXPECT_EQ(denial.empty(), c.problem.empty()) << c.name << ": " << denial;
     EXPECT_THAT(denial, testing::HasSubstr(c.problem)) << c.name;
   }
@@ -387,14 +452,19 @@ TEST(WebhooksTest, WorkloadUpdateRules) {
        "spec.podSets: cannot be changed while quota is reserved"},
       {"admission set", Workload(kMain), Workload(kMain, kReserved), ""},
       {"admission cleared", Workload(kMain, kReserved), Workload(kMain), ""},
-      {"admission changed", Workload(kMain, kReserved), Workload(kMain, elsewhere), "may be set or cleared, but not changed"},
+      {"admission changed", Workload(kMain, kReserved), Workload(kMain, elsewhere),
+       "may be set or cleared, but not changed"},
       {"topology assigned later", Workload(kMain, kReserved), Workload(kMain, with_topology), ""},
       {"updates of a Ready check",
-       Workload(kMain, R"({"admissionChecks":[{"name":"c","state":"Ready","podSetUpdates":[{"name":"main"}]}]})"),
-       Workload(kMain, R"({"admissionChecks":[{"name":"c","state":"Ready"}]})"), "cannot be changed while the check is Ready"},
-      {"cluster not nominated", Workload(kMain), Workload(kMain, R"({"clusterName":"x"})"), "status.clusterName"},
-      {"cluster nominated", Workload(kMain, R"({"nominatedClusterNames":["x"]})"), Workload(kMain, R"({"clusterName":"x"})"),
-       ""},
+       Workload(
+           kMain,
+           R"({"admissionChecks":[{"name":"c","state":"Ready","podSetUpdates":[{"name":"main"}]}]})"),
+       Workload(kMain, R"({"admissionChecks":[{"name":"c","state":"Ready"}]})"),
+       "cannot be changed while the check is Ready"},
+      {"cluster not nominated", Workload(kMain), Workload(kMain, R"({"clusterName":"x"})"),
+       "status.clusterName"},
+      {"cluster nominated", Workload(kMain, R"({"nominatedClusterNames":["x"]})"),
+       Workload(kMain, R"({"clusterName":"x"})"), ""},
   };
   for (const Case& c : cases) {
     const std::string denial = DenialOf(Ask(path, {"UPDATE", c.after, c.before}));
@@ -409,7 +479,8 @@ TEST(WebhooksTest, ReclaimedPodsStayReclaimedWhileReserved) {
   Json after = Workload(kMain, kReserved);
   after.At("status").Set("reclaimablePods", P(R"([{"name":"main","count":1}])"));
   const std::string path = "/validate-kueue-x-k8s-io-v1beta2-workload";
-  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", after, before})), testing::HasSubstr("cannot become smaller"));
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", after, before})),
+              testing::HasSubstr("cannot become smaller"));
   EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", before, after})), "");
 }
 
@@ -417,7 +488,8 @@ TEST(WebhooksTest, MinCountGoesWithoutPartialAdmission) {
   const Json workload = Workload(
       R"([{"name":"a","count":2,"template":{}},{"name":"b","count":2,"minCount":1,"template":{}}])");
   const std::string path = "/mutate-kueue-x-k8s-io-v1beta2-workload";
-  EXPECT_EQ(PatchOf(Ask(path, {"CREATE", workload, {}})), R"([{"op":"remove","path":"/spec/podSets/1/minCount"}])");
+  EXPECT_EQ(PatchOf(Ask(path, {"CREATE", workload, {}})),
+            R"([{"op":"remove","path":"/spec/podSets/1/minCount"}])");
   Rules partial = OurRules();
   partial.partial_admission = true;
   EXPECT_EQ(PatchOf(Ask(path, {"CREATE", workload, {}}, partial)), "");
@@ -426,13 +498,18 @@ TEST(WebhooksTest, MinCountGoesWithoutPartialAdmission) {
 TEST(WebhooksTest, WhatIsNoReviewIsRefusedAndNothingElseCrashes) {
   EXPECT_EQ(Answer("/nope", Json(), OurRules()).error().code, ErrorCode::kNotFound);
   for (const std::string_view path : Paths()) {
-    for (const char* text : {"null", "[]", "5", R"({"kind":"AdmissionReview"})",
-                             R"({"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u"}})"}) {
-      EXPECT_EQ(Answer(path, P(text), OurRules()).error().code, ErrorCode::kInvalid) << path << text;
+    for (
+        const char* text :
+        {"null", "[]", "5", R"({"kind":"AdmissionReview"})",
+         R"({"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"u"}})"}) {
+      EXPECT_EQ(Answer(path, P(text), OurRules()).error().code, ErrorCode::kInvalid)
+          << path << text;
     }
     // Objects of any shape give an answer.
-    for (const char* object : {"null", "[]", R"({"metadata":5,"spec":[],"status":"x"})",
-                               R"({"metadata":{"name":"x","labels":[],"annotations":7,"ownerReferences":{}},"spec":{"podSets":[5,{"template":[]}],"resourceGroups":[1,{"flavors":[2]}]}})"}) {
+    for (
+        const char* object :
+        {"null", "[]", R"({"metadata":5,"spec":[],"status":"x"})",
+         R"({"metadata":{"name":"x","labels":[],"annotations":7,"ownerReferences":{}},"spec":{"podSets":[5,{"template":[]}],"resourceGroups":[1,{"flavors":[2]}]}})"}) {
       for (const char* operation : {"CREATE", "UPDATE", "DELETE"}) {
         const Json response = Ask(path, {operation, P(object), P(object)});
         EXPECT_TRUE(response["allowed"].IsBool());
@@ -445,16 +522,17 @@ TEST(SyntaxTest, NamesAndLabels) {
   for (const char* good : {"a", "a-b.c", "0"}) {
     EXPECT_EQ(syntax::CheckSubdomain(good), "") << good;
   }
-  for (const std::string& bad : {std::string(""), std::string("A"), std::string("-a"), std::string("a-"),
-                                 std::string("a..b"), std::string(".a"), std::string("a."), std::string("a-.b"),
-                                 std::string(254, 'a')}) {
+  for (const std::string& bad : {std::string(""), std::string("A"), std::string("-a"),
+                                 std::string("a-"), std::string("a..b"), std::string(".a"),
+                                 std::string("a."), std::string("a-.b"), std::string(254, 'a')}) {
     EXPECT_NE(syntax::CheckSubdomain(bad), "") << bad;
   }
   for (const char* good : {"a", "A_b.c-d", "example.com/Gpu"}) {
     EXPECT_EQ(syntax::CheckQualifiedName(good), "") << good;
   }
-  for (const std::string& bad : {std::string(""), std::string("/a"), std::string("a/"), std::string("a b"),
-                                 std::string("A/b"), std::string("a/b/c"), std::string(64, 'a')}) {
+  for (const std::string& bad :
+       {std::string(""), std::string("/a"), std::string("a/"), std::string("a b"),
+        std::string("A/b"), std::string("a/b/c"), std::string(64, 'a')}) {
     EXPECT_NE(syntax::CheckQualifiedName(bad), "") << bad;
   }
   EXPECT_EQ(syntax::CheckLabelValue(""), "");
@@ -464,8 +542,9 @@ TEST(SyntaxTest, NamesAndLabels) {
 }
 
 TEST(Base64Test, RoundTripsAndRefusesGarbage) {
-  for (const std::string& text : {std::string(), std::string("f"), std::string("fo"), std::string("foo"),
-                                  std::string("\0\xFF\x80", 3), std::string(1000, 'x')}) {
+  for (const std::string& text :
+       {std::string(), std::string("f"), std::string("fo"), std::string("foo"),
+        std::string("\0\xFF\x80", 3), std::string(1000, 'x')}) {
     EXPECT_EQ(DecodeBase64(EncodeBase64(text)).value(), text);
   }
   EXPECT_EQ(EncodeBase64("foob"), "Zm9vYg==");

@@ -139,7 +139,8 @@ class Converter {
 
   Result<Json> Convert(const YAML::Node& node, const std::string& path, int depth) {
     if (depth > kMaxDepth) {
-      return FailAt(node, path, "nested too deeply (at most " + std::to_string(kMaxDepth) + " levels)");
+      return FailAt(node, path,
+                    "nested too deeply (at most " + std::to_string(kMaxDepth) + " levels)");
     }
     if (++nodes_ > kMaxNodes) {
       return FailAt(node, path, "too many values (at most " + std::to_string(kMaxNodes) + ")");
@@ -297,8 +298,8 @@ Result<Json> ToJson(std::string_view text) {
     return Json();
   }
   if (documents.size() > 1) {
-    return Fail(ErrorCode::kDecode, "one document is expected, the text has " +
-                                        std::to_string(documents.size()));
+    return Fail(ErrorCode::kDecode,
+                "one document is expected, the text has " + std::to_string(documents.size()));
   }
   return std::move(documents.front().value);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML text to JSON values by the rules that Kubernetes tools use (YAML 1.1 scalars: unquoted yes and
-// on are true, a leading 0 is octal), with the line of every value kept for error messages. Stricter
-// than the library below: duplicate keys are errors. For files only (configuration), never for API
-// traffic. Pure.
+// YAML text to JSON values by the rules that Kubernetes tools use (YAML 1.1 scalars: unquoted yes
+// and on are true, a leading 0 is octal), with the line of every value kept for error messages.
+// Stricter than the library below: duplicate keys are errors. For files only (configuration), never
+// for API traffic. Pure.
 #pragma once
 
 #include <map>

@@ -65,7 +65,8 @@ TEST(YamlTest, ScalarsFollowTheRulesOfKubernetesTools) {
 }
 
 TEST(YamlTest, MergeKeysFillInWhatIsNotGiven) {
-  const auto json = ToJson("base: &b {x: 1, y: 2}\nmore: &m {y: 3, z: 4}\nall:\n  <<: [*b, *m]\n  x: 0\n");
+  const auto json =
+      ToJson("base: &b {x: 1, y: 2}\nmore: &m {y: 3, z: 4}\nall:\n  <<: [*b, *m]\n  x: 0\n");
   ASSERT_TRUE(json) << json.error().message;
   EXPECT_EQ((*json)["all"].DumpSorted(), R"({"x":0,"y":2,"z":4})");
 }
@@ -110,7 +111,8 @@ TEST(YamlTest, BombsAreRefused) {
   }
   EXPECT_THAT(ToJson(laughs).error().message, testing::HasSubstr("too many values"));
   EXPECT_THAT(ToJson("a: &a [*a]").error().message, testing::HasSubstr("line 1"));
-  EXPECT_THAT(ToJson(std::string(kMaxBytes + 1, ' ')).error().message, testing::HasSubstr("larger than"));
+  EXPECT_THAT(ToJson(std::string(kMaxBytes + 1, ' ')).error().message,
+              testing::HasSubstr("larger than"));
 }
 
 TEST(YamlTest, KnowsTheLineOfEveryPath) {

@@ -155,7 +155,7 @@ class Ledger::Writer {
     }
   }
 
-  void Count(uint64_t LedgerStats::* counter, const std::string& error) {
+  void Count(uint64_t LedgerStats::*counter, const std::string& error) {
     const std::scoped_lock lock(mutex_);
     ++(stats_.*counter);
     stats_.last_error = error;
@@ -209,12 +209,14 @@ class Ledger::Writer {
       }
     }
     if (options_.max_pages > 0) {
-      TRY(database.Execute(("PRAGMA max_page_count=" + std::to_string(options_.max_pages)).c_str()));
+      TRY(database.Execute(
+          ("PRAGMA max_page_count=" + std::to_string(options_.max_pages)).c_str()));
     }
     TRY(Migrate(&database));
     for (int i = 1; i <= kLedgerEventCount; ++i) {
-      TRY_ASSIGN(Statement * kind,
-                 database.Prepare("INSERT INTO event_kind(id,text) VALUES(?1,?2) ON CONFLICT DO NOTHING"));
+      TRY_ASSIGN(
+          Statement * kind,
+          database.Prepare("INSERT INTO event_kind(id,text) VALUES(?1,?2) ON CONFLICT DO NOTHING"));
       kind->Bind(1, int64_t{i}).Bind(2, ToString(static_cast<LedgerEvent>(i)));
       TRY(kind->Run());
     }
@@ -245,7 +247,8 @@ class Ledger::Writer {
         next_open_ = {};
       } else if (status.error().code == ErrorCode::kUnavailable) {
         // Full: the oldest rows make room, once.
-        if (attempt > 0 || !DeleteOldest(std::max<int64_t>(kExpireStep, int64_t(batch.size()) * 4))) {
+        if (attempt > 0 ||
+            !DeleteOldest(std::max<int64_t>(kExpireStep, int64_t(batch.size()) * 4))) {
           return false;
         }
       } else {
@@ -271,10 +274,11 @@ class Ledger::Writer {
     TRY_ASSIGN(const int64_t local_queue, NameId(row.local_queue));
     TRY_ASSIGN(const int64_t cluster_queue, NameId(row.cluster_queue));
     TRY_ASSIGN(const int64_t reason, NameId(row.reason));
-    TRY_ASSIGN(Statement * insert,
-               database_->Prepare("INSERT INTO event(time,kind,namespace,workload,uid,job,local_queue,"
-                                  "cluster_queue,reason,message,pods) "
-                                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"));
+    TRY_ASSIGN(
+        Statement * insert,
+        database_->Prepare("INSERT INTO event(time,kind,namespace,workload,uid,job,local_queue,"
+                           "cluster_queue,reason,message,pods) "
+                           "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)"));
     insert->Bind(1, Micros(row.time))
         .Bind(2, static_cast<int64_t>(row.event))
         .Bind(3, ns)
@@ -391,8 +395,7 @@ class Ledger::Writer {
   std::thread thread_;  // last: starts when everything above exists
 };
 
-Ledger::Ledger(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {
-}
+Ledger::Ledger(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
 
 Ledger::~Ledger() = default;
 
@@ -421,8 +424,7 @@ struct LedgerReader::Impl {
   Database database;
 };
 
-LedgerReader::LedgerReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
-}
+LedgerReader::LedgerReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 LedgerReader::~LedgerReader() = default;
 
@@ -486,16 +488,17 @@ Result<std::vector<LedgerRow>> LedgerReader::History(const api::ObjectKey& workl
 
 Result<std::vector<QueueUsage>> LedgerReader::Usage(Time from, Time to) {
   // Each reservation ends with the first event of the same workload that gives quota back.
-  TRY_ASSIGN(Statement * select,
-             impl_->database.Prepare(
-                 "WITH span AS (SELECT e.id,e.cluster_queue,max(e.time,?1) AS start,"
-                 "min(?2,ifnull((SELECT min(x.time) FROM event x WHERE x.uid=e.uid AND "
-                 "(x.time>e.time OR (x.time=e.time AND x.id>e.id)) AND x.kind IN (?3,?4,?5,?6)),?2)) "
-                 "AS stop FROM event e WHERE e.kind=?7 AND e.time<?2) "
-                 "SELECT c.text,f.text,r.text,sum(CAST(a.amount AS REAL)*(s.stop-s.start)/1e6),"
-                 "count(*) FROM span s JOIN amount a ON a.event=s.id JOIN name c ON "
-                 "c.id=s.cluster_queue JOIN name f ON f.id=a.flavor JOIN name r ON r.id=a.resource "
-                 "WHERE s.stop>s.start GROUP BY 1,2,3 ORDER BY 1,2,3"));
+  TRY_ASSIGN(
+      Statement * select,
+      impl_->database.Prepare(
+          "WITH span AS (SELECT e.id,e.cluster_queue,max(e.time,?1) AS start,"
+          "min(?2,ifnull((SELECT min(x.time) FROM event x WHERE x.uid=e.uid AND "
+          "(x.time>e.time OR (x.time=e.time AND x.id>e.id)) AND x.kind IN (?3,?4,?5,?6)),?2)) "
+          "AS stop FROM event e WHERE e.kind=?7 AND e.time<?2) "
+          "SELECT c.text,f.text,r.text,sum(CAST(a.amount AS REAL)*(s.stop-s.start)/1e6),"
+          "count(*) FROM span s JOIN amount a ON a.event=s.id JOIN name c ON "
+          "c.id=s.cluster_queue JOIN name f ON f.id=a.flavor JOIN name r ON r.id=a.resource "
+          "WHERE s.stop>s.start GROUP BY 1,2,3 ORDER BY 1,2,3"));
   select->Bind(1, Micros(from))
       .Bind(2, Micros(to))
       .Bind(3, static_cast<int64_t>(LedgerEvent::kQuotaReturned))
@@ -509,7 +512,8 @@ Result<std::vector<QueueUsage>> LedgerReader::Usage(Time from, Time to) {
     if (!more) {
       break;
     }
-    usage.push_back({select->Text(0), select->Text(1), select->Text(2), select->Real(3), select->Int(4)});
+    usage.push_back(
+        {select->Text(0), select->Text(1), select->Text(2), select->Real(3), select->Int(4)});
   }
   select->Reset();
   return usage;

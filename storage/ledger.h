@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger: what happened to every workload, in a SQLite file. History, never truth: Append never
-// blocks and never fails, rows that can't be written are counted and lost, and no decision reads them.
-// A damaged file is renamed aside (<path>.corrupt) and a new one begun; without a usable file the
-// operator goes on and the ledger tries again later.
+// blocks and never fails, rows that can't be written are counted and lost, and no decision reads
+// them. A damaged file is renamed aside (<path>.corrupt) and a new one begun; without a usable file
+// the operator goes on and the ledger tries again later.
 //
 // Threads: Append and stats from any; one writer thread owns the only read-write connection.
 #pragma once
@@ -23,15 +23,15 @@ namespace tutti::storage {
 // Stored by number: only add at the end.
 enum class LedgerEvent {
   kCreated = 1,
-  kPending,         // the reason why it waits changed
+  kPending,  // the reason why it waits changed
   kQuotaReserved,
   kAdmitted,
-  kReleased,        // the Job was started
-  kPodsBound,       // every pod of the gang has a node
+  kReleased,   // the Job was started
+  kPodsBound,  // every pod of the gang has a node
   kPodsReady,
   kEvicted,
-  kQuotaReturned,   // quota back without a new turn in the queue
-  kRequeued,        // quota back, waits again
+  kQuotaReturned,  // quota back without a new turn in the queue
+  kRequeued,       // quota back, waits again
   kFinished,
   kDeactivated,
   kDeleted,
@@ -56,7 +56,7 @@ struct LedgerRow {
   std::string cluster_queue;
   int32_t pods = 0;
   std::string reason;
-  std::string message;  // cut at kMaxMessage bytes
+  std::string message;                // cut at kMaxMessage bytes
   std::vector<LedgerAmount> amounts;  // at most one per flavor and resource
   bool operator==(const LedgerRow&) const = default;
 };
@@ -80,7 +80,7 @@ struct LedgerStats {
   uint64_t corrupt_files = 0;  // renamed aside
   uint64_t expired = 0;        // deleted by retention or to make room
   size_t queued = 0;
-  bool available = false;      // the file is open
+  bool available = false;  // the file is open
   std::string last_error;
 };
 
@@ -131,7 +131,8 @@ class LedgerReader {
   // From QuotaReserved to QuotaReturned, Requeued, Finished or Deleted, cut to [from, to).
   Result<std::vector<QueueUsage>> Usage(Time from, Time to);
   // Events in [from, to) by kind and reason; "" = every ClusterQueue.
-  Result<std::vector<ReasonCount>> CountReasons(Time from, Time to, const std::string& cluster_queue);
+  Result<std::vector<ReasonCount>> CountReasons(Time from, Time to,
+                                                const std::string& cluster_queue);
   Result<int64_t> RowCount();
 
  private:

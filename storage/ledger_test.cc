@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "storage/ledger.h"
 
-#include <sched.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +10,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "storage/schema.h"
 #include "storage/sqlite.h"
@@ -118,15 +117,13 @@ TEST_F(LedgerTest, CutsLongMessagesAtACharacter) {
 
 TEST_F(LedgerTest, UsageIsAmountTimesTimeWithinTheSpan) {
   Write({
-      Reserved(0, "one", 4),                           // 0..100: 4*100
+      Reserved(0, "one", 4),  // 0..100: 4*100
       Row(LedgerEvent::kFinished, 100, "one"),
-      Reserved(50, "two", 2),                          // 50..80, requeued, 90..150 (cut at 120)
-      Row(LedgerEvent::kEvicted, 70, "two"),           // quota is still held
-      Row(LedgerEvent::kRequeued, 80, "two"),
-      Reserved(90, "two", 2),
-      Row(LedgerEvent::kDeleted, 150, "two"),
-      Reserved(110, "three", 1),                       // open: 110..120
-      Reserved(120, "four", 1),                        // not in the span
+      Reserved(50, "two", 2),                 // 50..80, requeued, 90..150 (cut at 120)
+      Row(LedgerEvent::kEvicted, 70, "two"),  // quota is still held
+      Row(LedgerEvent::kRequeued, 80, "two"), Reserved(90, "two", 2),
+      Row(LedgerEvent::kDeleted, 150, "two"), Reserved(110, "three", 1),  // open: 110..120
+      Reserved(120, "four", 1),                                           // not in the span
   });
   auto reader = LedgerReader::Open(path_);
   ASSERT_TRUE(reader);
@@ -266,8 +263,10 @@ TEST_F(LedgerTest, FileOfVersionOneIsMigratedAndKeepsItsRows) {
     ASSERT_TRUE(database);
     ASSERT_TRUE(database->Execute(Migrations()[0]));
     ASSERT_TRUE(database->Execute(
-        "INSERT INTO event_kind VALUES(1,'Created'); INSERT INTO name VALUES(1,'team-a'),(2,'q'),(3,'');"
-        "INSERT INTO event(time,kind,namespace,workload,uid,job,local_queue,cluster_queue,reason,message)"
+        "INSERT INTO event_kind VALUES(1,'Created'); INSERT INTO name "
+        "VALUES(1,'team-a'),(2,'q'),(3,'');"
+        "INSERT INTO "
+        "event(time,kind,namespace,workload,uid,job,local_queue,cluster_queue,reason,message)"
         " VALUES(5,1,1,'old','u','Job/old',2,2,3,'');"
         "INSERT INTO amount VALUES(1,2,1,7);"
         "PRAGMA user_version=1"));
@@ -353,7 +352,8 @@ TEST_F(LedgerTest, ReadOnlyDirectoryIsSurvived) {
 TEST_F(LedgerTest, FullDiskIsSurvivedAndCounted) {
   // A file system of 256 KiB, in a mount namespace of its own.
   const int code = InChild([this] {
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=256k") != 0) {
       return 77;
     }

@@ -40,7 +40,8 @@ CREATE INDEX event_by_uid ON event (uid, time);
 CREATE INDEX event_by_time ON event (time);
 )sql";
 
-// The number of pods; indexes for the history of one name and for one kind of event in a span of time.
+// The number of pods; indexes for the history of one name and for one kind of event in a span of
+// time.
 constexpr const char* kVersion2 = R"sql(
 ALTER TABLE event ADD COLUMN pods INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX event_by_kind ON event (kind, time);
@@ -61,9 +62,8 @@ int64_t SchemaVersion() {
 Status Migrate(Database* database) {
   TRY_ASSIGN(const int64_t version, database->UserVersion());
   if (version > SchemaVersion()) {
-    return Fail(ErrorCode::kInvalid,
-                "the file has schema version " + std::to_string(version) + ", this program knows " +
-                    std::to_string(SchemaVersion()));
+    return Fail(ErrorCode::kInvalid, "the file has schema version " + std::to_string(version) +
+                                         ", this program knows " + std::to_string(SchemaVersion()));
   }
   for (int64_t next = version; next < SchemaVersion(); ++next) {
     TRY_ASSIGN(Transaction transaction, Transaction::Begin(database));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger's tables and how older files are brought up to date. The file's user_version is the
-// number of migrations applied; each runs in one transaction. Migrations are never edited, only added.
+// number of migrations applied; each runs in one transaction. Migrations are never edited, only
+// added.
 #pragma once
 
 #include <string_view>

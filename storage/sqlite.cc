@@ -89,14 +89,15 @@ double Statement::Real(int column) const {
 std::string Statement::Text(int column) const {
   const void* text = sqlite3_column_text(statement_, column);
   const int size = sqlite3_column_bytes(statement_, column);
-  return text == nullptr ? "" : std::string(static_cast<const char*>(text), static_cast<size_t>(size));
+  return text == nullptr ? ""
+                         : std::string(static_cast<const char*>(text), static_cast<size_t>(size));
 }
 
 Result<Database> Database::Open(const std::string& path, Access access) {
   sqlite3* handle = nullptr;
-  const int flags = SQLITE_OPEN_NOMUTEX | (access == Access::kReadWrite
-                                               ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-                                               : SQLITE_OPEN_READONLY);
+  const int flags = SQLITE_OPEN_NOMUTEX |
+                    (access == Access::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                                                  : SQLITE_OPEN_READONLY);
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
   Database database(handle);
   if (code != SQLITE_OK) {
@@ -110,7 +111,8 @@ Result<Database> Database::Open(const std::string& path, Access access) {
     sqlite3_db_config(handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     return database;
   }
-  TRY(database.Execute("PRAGMA auto_vacuum=INCREMENTAL;"
+  TRY(
+      database.Execute("PRAGMA auto_vacuum=INCREMENTAL;"
                        "PRAGMA journal_mode=WAL;"
                        "PRAGMA synchronous=NORMAL;"
                        "PRAGMA foreign_keys=ON;"
@@ -123,8 +125,7 @@ Database::~Database() {
 }
 
 Database::Database(Database&& other) noexcept
-    : handle_(std::exchange(other.handle_, nullptr)), statements_(std::move(other.statements_)) {
-}
+    : handle_(std::exchange(other.handle_, nullptr)), statements_(std::move(other.statements_)) {}
 
 Database& Database::operator=(Database&& other) noexcept {
   if (this != &other) {

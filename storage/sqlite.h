@@ -21,7 +21,8 @@ namespace tutti::storage {
 // A prepared statement. Bind from 1, step, read columns from 0, Reset before the next use.
 class Statement {
  public:
-  Statement(sqlite3* database, sqlite3_stmt* statement) : database_(database), statement_(statement) {}
+  Statement(sqlite3* database, sqlite3_stmt* statement)
+      : database_(database), statement_(statement) {}
   ~Statement();
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
