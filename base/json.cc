@@ -3,14 +3,18 @@
 
 #include <algorithm>
 
+#include <rapidjson/memorystream.h>
+#include <rapidjson/reader.h>
 #include <rapidjson/stringbuffer.h>
 #include <rapidjson/writer.h>
 #include <simdjson.h>
 
+#include "base/json_lenient.h"
+
 namespace tutti {
 namespace {
 
-constexpr int kMaxDepth = 512;
+constexpr size_t kMaxDepth = 512;
 
 bool HasDuplicateKey(const Json::Object& object) {
   std::vector<std::string_view> keys;
@@ -20,6 +24,18 @@ bool HasDuplicateKey(const Json::Object& object) {
   }
   std::sort(keys.begin(), keys.end());
   return std::adjacent_find(keys.begin(), keys.end()) != keys.end();
+}
+
+// The last one of equal keys wins, as Go's encoding/json has it.
+Json Unique(Json::Object members) {
+  if (!HasDuplicateKey(members)) {
+    return Json(std::move(members));
+  }
+  Json unique;
+  for (Json::Member& member : members) {
+    unique.Set(member.first, std::move(member.second));
+  }
+  return unique;
 }
 
 Json FromElement(const simdjson::dom::element& element) {
@@ -56,17 +72,100 @@ Json FromElement(const simdjson::dom::element& element) {
       for (const auto& [key, child] : object) {
         out.emplace_back(std::string(key), FromElement(child));
       }
-      if (HasDuplicateKey(out)) {  // the last one wins, as Go's encoding/json has it
-        Json unique;
-        for (Json::Member& member : out) {
-          unique.Set(member.first, std::move(member.second));
-        }
-        return unique;
-      }
-      return Json(std::move(out));
+      return Unique(std::move(out));
     }
   }
   return {};
+}
+
+// Builds a Json for what simdjson refuses but Go's decoder takes: integers beyond 64 bits (they
+// become doubles). With `lenient`, what is nested deeper than kMaxDepth becomes null.
+class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> {
+ public:
+  explicit Builder(bool lenient) : lenient_(lenient) {}
+
+  Json Take() { return std::move(root_); }
+
+  bool Null() { return Put(Json()); }
+  bool Bool(bool value) { return Put(Json(value)); }
+  bool Int(int value) { return Put(Json(value)); }
+  bool Uint(unsigned value) { return Put(Json(static_cast<int64_t>(value))); }
+  bool Int64(int64_t value) { return Put(Json(value)); }
+  bool Uint64(uint64_t value) {
+    return Put(value <= static_cast<uint64_t>(INT64_MAX) ? Json(static_cast<int64_t>(value))
+                                                         : Json(static_cast<double>(value)));
+  }
+  bool Double(double value) { return Put(Json(value)); }
+  bool String(const char* text, rapidjson::SizeType size, bool) {
+    return Put(Json(std::string_view(text, size)));
+  }
+  bool Key(const char* text, rapidjson::SizeType size, bool) {
+    if (skipped_ == 0) {
+      open_.back().key.assign(text, size);
+    }
+    return true;
+  }
+  bool StartObject() { return Open(Json::Obj()); }
+  bool EndObject(rapidjson::SizeType) { return Close(); }
+  bool StartArray() { return Open(Json::Arr()); }
+  bool EndArray(rapidjson::SizeType) { return Close(); }
+
+ private:
+  struct Level {
+    Json value;
+    std::string key;
+  };
+
+  bool Put(Json value) {
+    if (skipped_ > 0) {
+      return true;
+    }
+    if (open_.empty()) {
+      root_ = std::move(value);
+    } else if (Level& level = open_.back(); level.value.IsArray()) {
+      level.value.Push(std::move(value));
+    } else {
+      level.value.MutableObject().emplace_back(level.key, std::move(value));
+    }
+    return true;
+  }
+  bool Open(Json value) {
+    if (skipped_ > 0 || open_.size() >= kMaxDepth) {
+      ++skipped_;
+      return lenient_;
+    }
+    open_.push_back({std::move(value), {}});
+    return true;
+  }
+  bool Close() {
+    if (skipped_ > 0) {
+      --skipped_;
+      return Put(Json());
+    }
+    Json value = std::move(open_.back().value);
+    open_.pop_back();
+    return Put(value.IsObject() ? Unique(std::move(value.MutableObject())) : std::move(value));
+  }
+
+  const bool lenient_;
+  Json root_;
+  std::vector<Level> open_;
+  size_t skipped_ = 0;
+};
+
+Result<Json> ParseSlowly(std::string_view text, bool lenient) {
+  rapidjson::MemoryStream stream(text.data(), text.size());
+  rapidjson::Reader reader;
+  Builder builder(lenient);
+  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag |
+                              rapidjson::kParseValidateEncodingFlag;
+  if (!reader.Parse<kFlags>(stream, builder)) {
+    return Fail(ErrorCode::kDecode,
+                reader.GetParseErrorCode() == rapidjson::kParseErrorTermination
+                    ? "JSON: nested deeper than " + std::to_string(kMaxDepth)
+                    : "JSON: malformed at byte " + std::to_string(reader.GetErrorOffset()));
+  }
+  return builder.Take();
 }
 
 using Writer = rapidjson::Writer<rapidjson::StringBuffer>;
@@ -119,17 +218,32 @@ std::string DumpWith(const Json& json, bool sorted) {
 
 }  // namespace
 
-Result<Json> Json::Parse(std::string_view text) {
+namespace {
+
+Result<Json> ParseWith(std::string_view text, bool lenient) {
   thread_local simdjson::dom::parser parser;
   simdjson::dom::element element;
   if (parser.allocate(std::max<size_t>(text.size(), 1), kMaxDepth) != simdjson::SUCCESS) {
     return Fail(ErrorCode::kDecode, "JSON: out of memory");
   }
   const auto error = parser.parse(text.data(), text.size()).get(element);
+  if (error == simdjson::NUMBER_ERROR || (lenient && error == simdjson::DEPTH_ERROR)) {
+    return ParseSlowly(text, lenient);
+  }
   if (error != simdjson::SUCCESS) {
     return Fail(ErrorCode::kDecode, std::string("JSON: ") + simdjson::error_message(error));
   }
   return FromElement(element);
+}
+
+}  // namespace
+
+Result<Json> Json::Parse(std::string_view text) {
+  return ParseWith(text, /*lenient=*/false);
+}
+
+Result<Json> ParseLenient(std::string_view text) {
+  return ParseWith(text, /*lenient=*/true);
 }
 
 bool Json::AsBool(bool fallback) const {

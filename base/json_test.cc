@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json_lenient.h"
+
 namespace tutti {
 namespace {
 
@@ -84,6 +86,31 @@ TEST(JsonTest, DiffOfTwoValuesTurnsOneIntoTheOther) {
   ApplyMergePatch(patched, patch);
   EXPECT_EQ(patched, to);
   EXPECT_EQ(DiffMergePatch(to, to), Json::Obj());
+}
+
+TEST(JsonTest, IntegersBeyond64BitsBecomeDoublesWithoutSpoilingTheRest) {
+  const Json json =
+      MustParse(R"({"a":100000000000000000000,"b":[-9223372036854775809,7],"a":1,"c":"x"})");
+  EXPECT_EQ(json["a"].AsInt(), 1);
+  EXPECT_TRUE(json["b"].AsArray()[0].IsDouble());
+  EXPECT_EQ(json["b"].AsArray()[0].AsDouble(), -9223372036854775808.0);
+  EXPECT_EQ(json["b"].AsArray()[1].AsInt(), 7);
+  EXPECT_EQ(json["c"].AsString(), "x");
+  EXPECT_FALSE(Json::Parse("[1e400]").has_value());
+  EXPECT_FALSE(Json::Parse("[100000000000000000000").has_value());
+}
+
+TEST(JsonTest, OnlyTheLenientParserTakesDeepNesting) {
+  const auto nested = [](size_t depth) {
+    return R"({"x":)" + std::string(depth, '[') + std::string(depth, ']') + R"(,"y":1})";
+  };
+  EXPECT_TRUE(Json::Parse(nested(400)).has_value());
+  EXPECT_FALSE(Json::Parse(nested(9000)).has_value());
+  const auto lenient = ParseLenient(nested(9000));
+  ASSERT_TRUE(lenient.has_value()) << lenient.error().message;
+  EXPECT_EQ((*lenient)["y"].AsInt(), 1);
+  EXPECT_FALSE((*lenient)["x"].IsNull());
+  EXPECT_FALSE(Json::Parse(R"({"n":100000000000000000000,"x":)" + nested(9000) + "}").has_value());
 }
 
 }  // namespace

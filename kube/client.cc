@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/json_lenient.h"
+
 namespace tutti::kube {
 namespace {
 
@@ -179,7 +181,7 @@ Result<Json> DecodeAnswer(Result<HttpResponse> answer) {
   if (!answer) {
     return Fail(std::move(answer.error()));
   }
-  Result<Json> json = Json::ParseLenient(answer->body);
+  Result<Json> json = ParseLenient(answer->body);
   if (answer->status >= 200 && answer->status < 300) {
     if (!json) {
       return Fail(json.error().With("answer of the API server"));
@@ -204,10 +206,9 @@ RequestId Client::GetPath(std::string target, JsonCallback done,
   HttpRequest request;
   request.target = std::move(target);
   request.timeout = timeout;
-  return transport_.Send(std::move(request),
-                         [done = std::move(done)](Result<HttpResponse> answer) {
-                           done(DecodeAnswer(std::move(answer)));
-                         });
+  return transport_.Send(std::move(request), [done = std::move(done)](Result<HttpResponse> answer) {
+    done(DecodeAnswer(std::move(answer)));
+  });
 }
 
 RequestId Client::Get(const api::Resource& resource, const api::ObjectKey& key, JsonCallback done,
@@ -249,9 +250,8 @@ struct Pages : std::enable_shared_from_this<Pages> {
   bool restarted = false;
 
   void Next() {
-    client->List(resource, options, [self = shared_from_this()](Result<Json> page) {
-      self->OnPage(std::move(page));
-    });
+    client->List(resource, options,
+                 [self = shared_from_this()](Result<Json> page) { self->OnPage(std::move(page)); });
   }
 
   void OnPage(Result<Json> page) {

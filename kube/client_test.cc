@@ -47,8 +47,9 @@ TEST(TargetTest, SelectorsAndTokensAreEncoded) {
   ListOptions options;
   options.label_selector = "a in (b,c)";
   options.continue_token = "x/y+z=";
-  EXPECT_EQ(ListTarget(kThings, options),
-            "/api/v1/configmaps?limit=500&continue=x%2Fy%2Bz%3D&labelSelector=a%20in%20%28b%2Cc%29");
+  EXPECT_EQ(
+      ListTarget(kThings, options),
+      "/api/v1/configmaps?limit=500&continue=x%2Fy%2Bz%3D&labelSelector=a%20in%20%28b%2Cc%29");
   WatchRequest watch;
   watch.send_initial_events = true;
   EXPECT_EQ(WatchTarget(kThings, watch),
@@ -71,9 +72,9 @@ TEST(DecodeAnswerTest, TheReasonTellsTheTwoConflictsApart) {
 
 TEST(DecodeAnswerTest, EveryStatusHasItsPolicy) {
   const std::pair<int, ErrorCode> kTable[] = {
-      {400, ErrorCode::kInvalid},     {401, ErrorCode::kForbidden},   {403, ErrorCode::kForbidden},
-      {404, ErrorCode::kNotFound},    {410, ErrorCode::kExpired},     {415, ErrorCode::kInvalid},
-      {422, ErrorCode::kInvalid},     {429, ErrorCode::kThrottled},   {500, ErrorCode::kUnavailable},
+      {400, ErrorCode::kInvalid},     {401, ErrorCode::kForbidden}, {403, ErrorCode::kForbidden},
+      {404, ErrorCode::kNotFound},    {410, ErrorCode::kExpired},   {415, ErrorCode::kInvalid},
+      {422, ErrorCode::kInvalid},     {429, ErrorCode::kThrottled}, {500, ErrorCode::kUnavailable},
       {503, ErrorCode::kUnavailable}, {504, ErrorCode::kTimeout}};
   for (const auto& [status, code] : kTable) {
     const Error error = Decoded(status, "");
@@ -84,12 +85,14 @@ TEST(DecodeAnswerTest, EveryStatusHasItsPolicy) {
 }
 
 TEST(DecodeAnswerTest, MessageCausesAndRetryAfterAreKept) {
-  const Error error = Decoded(422, R"({"kind":"Status","reason":"Invalid","message":"Job is invalid",
+  const Error error =
+      Decoded(422, R"({"kind":"Status","reason":"Invalid","message":"Job is invalid",
       "details":{"retryAfterSeconds":3,"causes":[{"field":"spec.x","message":"must be positive"}]}})");
   EXPECT_EQ(error.message, "Job is invalid; spec.x: must be positive");
   EXPECT_EQ(error.retry_after, std::chrono::seconds(3));
   EXPECT_EQ(Decoded(429, "too many", std::chrono::seconds(7)).retry_after, std::chrono::seconds(7));
-  EXPECT_EQ(Decoded(502, "<html>bad gateway</html>\n").message, "HTTP 502: <html>bad gateway</html>");
+  EXPECT_EQ(Decoded(502, "<html>bad gateway</html>\n").message,
+            "HTTP 502: <html>bad gateway</html>");
 }
 
 TEST(DecodeAnswerTest, AnAnswerThatIsNoJsonIsADecodeError) {
@@ -106,8 +109,11 @@ class ClientTest : public ::testing::Test {
 
 TEST_F(ClientTest, ListAllFollowsPagesAndStartsOverWhenTheyExpire) {
   for (int i = 0; i < 7; ++i) {
-    ASSERT_TRUE(server_.Create(kThings, Json::Obj({{"metadata",
-        Json::Obj({{"name", "n" + std::to_string(i)}, {"namespace", "ns"}})}})).has_value());
+    ASSERT_TRUE(
+        server_
+            .Create(kThings, Json::Obj({{"metadata", Json::Obj({{"name", "n" + std::to_string(i)},
+                                                                {"namespace", "ns"}})}}))
+            .has_value());
   }
   int pages = 0;
   transport_.SetIntercept([&](const HttpRequest&) -> std::optional<Result<HttpResponse>> {
@@ -142,8 +148,8 @@ TEST_F(ClientTest, DiscoveryFindsGangsPoliciesAndKueue) {
 }
 
 TEST_F(ClientTest, DiscoveryOfABareServerFindsNothing) {
-  transport_.SetApis({{"apps/v1", {"deployments"}}, {"admissionregistration.k8s.io/v1",
-                       {"validatingadmissionpolicies"}}});
+  transport_.SetApis({{"apps/v1", {"deployments"}},
+                      {"admissionregistration.k8s.io/v1", {"validatingadmissionpolicies"}}});
   Result<Discovery> found = Fail(ErrorCode::kInternal, "no answer");
   client_.Discover([&](Result<Discovery> answer) { found = std::move(answer); });
   loop_.RunPosted();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport on cpprestsdk. What the library doesn't do is done here: a cap on connections, deadlines
-// (its own time-out only limits silence), one parsed set of certificates for all connections, and
-// an end for every task chain (an unobserved exception would end the process). Answers are written
-// by the library into Sink on its pool threads, so bodies and lines aren't copied through tasks.
-#include <stdlib.h>
-
+// Transport on cpprestsdk. What the library doesn't do is done here: a cap on connections,
+// deadlines (its own time-out only limits silence), one parsed set of certificates for all
+// connections, and an end for every task chain (an unobserved exception would end the process).
+// Answers are written by the library into Sink on its pool threads, so bodies and lines aren't
+// copied through tasks.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -22,6 +21,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <pplx/threadpool.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "kube/transport.h"
@@ -289,7 +289,8 @@ Error ToError(const Call& call, const std::string& what) {
     return {ErrorCode::kDecode, where + "the answer is too large", 0, {}};
   }
   std::string hint;
-  if (what.find("handshake") != std::string::npos || what.find("certificate") != std::string::npos) {
+  if (what.find("handshake") != std::string::npos ||
+      what.find("certificate") != std::string::npos) {
     hint = " (check certificate-authority and tls-server-name)";
   }
   return {ErrorCode::kUnavailable, where + what + hint, 0, {}};
@@ -584,10 +585,10 @@ class Core : public std::enable_shared_from_this<Core> {
         }
         RemoveQueued(call);
         lock.unlock();
-        call->End(Fail(ErrorCode::kTimeout,
-                       call->request.method + " " + call->request.target + ": no " +
-                           (call->stream ? "data" : "answer") + " within " +
-                           std::to_string(call->request.timeout.count()) + " ms"));
+        call->End(
+            Fail(ErrorCode::kTimeout, call->request.method + " " + call->request.target + ": no " +
+                                          (call->stream ? "data" : "answer") + " within " +
+                                          std::to_string(call->request.timeout.count()) + " ms"));
         call->cancel.cancel();
         lock.lock();
         idle_.notify_all();
@@ -608,8 +609,8 @@ class Core : public std::enable_shared_from_this<Core> {
   web::http::client::http_client client_;
 
   std::mutex mutex_;
-  std::condition_variable wake_;  // helper thread
-  std::condition_variable idle_;  // Close
+  std::condition_variable wake_;                      // helper thread
+  std::condition_variable idle_;                      // Close
   std::map<RequestId, std::shared_ptr<Call>> calls_;  // queued and running
   std::deque<std::shared_ptr<Call>> queue_;
   std::vector<std::shared_ptr<Call>> orphans_;

@@ -63,7 +63,8 @@ bool EventRecorder::Take(const std::string& object, Time now) {
 void EventRecorder::Record(const ObjectReference& object, std::string_view type,
                            std::string_view reason, std::string_view message, Time now) {
   const std::string text = Cut(message, kMaxMessage);
-  const std::string object_key = object.kind + "/" + object.ns + "/" + object.name + "/" + object.uid;
+  const std::string object_key =
+      object.kind + "/" + object.ns + "/" + object.name + "/" + object.uid;
   std::string key = object_key;
   key.append("\n").append(type).append("\n").append(reason).append("\n").append(text);
   const auto found = series_.find(key);
@@ -92,8 +93,8 @@ void EventRecorder::Record(const ObjectReference& object, std::string_view type,
   Series series;
   series.ns = object.ns.empty() ? "default" : object.ns;
   // Unique without asking anybody: the time in microseconds, and a counter for equal times.
-  const std::string suffix = "." + Hex(static_cast<uint64_t>(now.time_since_epoch().count())) +
-                             Hex(sequence_++ & 0xfff);
+  const std::string suffix =
+      "." + Hex(static_cast<uint64_t>(now.time_since_epoch().count())) + Hex(sequence_++ & 0xfff);
   series.name = object.name.substr(0, kMaxName - suffix.size()) + suffix;
   series.last = series.written_at = now;
 
@@ -115,19 +116,20 @@ void EventRecorder::Record(const ObjectReference& object, std::string_view type,
   if (!options_.instance.empty()) {
     source.Set("host", options_.instance);
   }
-  request.body = Json::Obj({{"apiVersion", "v1"},
-                            {"kind", "Event"},
-                            {"metadata", Json::Obj({{"namespace", series.ns}, {"name", series.name}})},
-                            {"involvedObject", std::move(involved)},
-                            {"reason", reason},
-                            {"message", text},
-                            {"type", type},
-                            {"source", std::move(source)},
-                            {"firstTimestamp", FormatTime(now)},
-                            {"lastTimestamp", FormatTime(now)},
-                            {"count", 1},
-                            {"reportingComponent", options_.component},
-                            {"reportingInstance", options_.instance}});
+  request.body =
+      Json::Obj({{"apiVersion", "v1"},
+                 {"kind", "Event"},
+                 {"metadata", Json::Obj({{"namespace", series.ns}, {"name", series.name}})},
+                 {"involvedObject", std::move(involved)},
+                 {"reason", reason},
+                 {"message", text},
+                 {"type", type},
+                 {"source", std::move(source)},
+                 {"firstTimestamp", FormatTime(now)},
+                 {"lastTimestamp", FormatTime(now)},
+                 {"count", 1},
+                 {"reportingComponent", options_.component},
+                 {"reportingInstance", options_.instance}});
   ++written_;
   const std::string name = series.name;
   const std::string ns = series.ns;
@@ -143,8 +145,7 @@ void EventRecorder::WriteCount(Series& series, Time now) {
   request.verb = api::Verb::kMergePatch;
   request.resource = api::ResourceOf(api::Kind::kEvent);
   request.key = {series.ns, series.name};
-  request.body =
-      Json::Obj({{"count", series.count}, {"lastTimestamp", FormatTime(series.last)}});
+  request.body = Json::Obj({{"count", series.count}, {"lastTimestamp", FormatTime(series.last)}});
   ++written_;
   sink_("event/" + series.ns + "/" + series.name, std::move(request));
 }

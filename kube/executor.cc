@@ -33,7 +33,8 @@ class Executor::Impl : public std::enable_shared_from_this<Impl> {
     batch.done = std::move(done);
     batch.priority = priority;
     if (stopped_) {
-      ReportLater(std::move(batch), Fail(ErrorCode::kCancelled, "not the leader, or shutting down"));
+      ReportLater(std::move(batch),
+                  Fail(ErrorCode::kCancelled, "not the leader, or shutting down"));
       return;
     }
     if (batch.requests.empty()) {
@@ -70,7 +71,8 @@ class Executor::Impl : public std::enable_shared_from_this<Impl> {
         Batch batch = std::move(lane.queue[keep]);
         lane.queue.erase(lane.queue.begin() + static_cast<ptrdiff_t>(keep));
         Uncount(batch);
-        ReportLater(std::move(batch), Fail(ErrorCode::kCancelled, "dropped: not the leader any more"));
+        ReportLater(std::move(batch),
+                    Fail(ErrorCode::kCancelled, "dropped: not the leader any more"));
       }
       lane.generation = ++generations_;  // a back-off's timer finds another one
       if (lane.queue.empty()) {

@@ -17,7 +17,11 @@ api::WriteRequest Create(const std::string& name) {
   return {api::Verb::kCreate, kThings, {"ns", name}, "", "", Json::Obj()};
 }
 api::WriteRequest Patch(const std::string& name, int value) {
-  return {api::Verb::kMergePatch, kThings, {"ns", name}, "", "",
+  return {api::Verb::kMergePatch,
+          kThings,
+          {"ns", name},
+          "",
+          "",
           Json::Obj({{"data", Json::Obj({{"n", value}})}})};
 }
 
@@ -259,9 +263,10 @@ TEST_F(ExecutorTest, BackgroundWritesTakeAQuarterAndWaitForTheRest) {
   Make(options);
   int refused = 0;
   for (int i = 0; i < 30; ++i) {
-    executor_->Submit("event" + std::to_string(i), {Create("e")}, 0,
-                      [&](const WriteOutcome& outcome) { refused += outcome.result ? 0 : 1; },
-                      WritePriority::kBackground);
+    executor_->Submit(
+        "event" + std::to_string(i), {Create("e")}, 0,
+        [&](const WriteOutcome& outcome) { refused += outcome.result ? 0 : 1; },
+        WritePriority::kBackground);
   }
   loop_.RunPosted();
   EXPECT_EQ(open_.size(), 2U);
@@ -300,10 +305,10 @@ TEST_F(ExecutorTest, EveryAttemptIsSampled) {
 
 TEST_F(ExecutorTest, WorksWithASenderThatAnswersAtOnce) {
   FakeApiServer server;
-  Executor executor(loop_, [&](const api::WriteRequest& request,
-                               const std::function<void(Result<Json>)>& done) {
-    done(server.Do(request));
-  });
+  Executor executor(
+      loop_, [&](const api::WriteRequest& request, const std::function<void(Result<Json>)>& done) {
+        done(server.Do(request));
+      });
   int good = 0;
   for (int i = 0; i < 50; ++i) {
     const std::string name = "n" + std::to_string(i);

@@ -27,8 +27,9 @@ tl::unexpected<Error> NotFound(const api::Resource& resource, const api::ObjectK
 }
 
 tl::unexpected<Error> Conflict(const api::WriteRequest& request, const std::string& why) {
-  return Refuse(ErrorCode::kConflict, 409,
-                "Operation cannot be fulfilled on " + Name(request.resource, request.key) + ": " + why);
+  return Refuse(
+      ErrorCode::kConflict, 409,
+      "Operation cannot be fulfilled on " + Name(request.resource, request.key) + ": " + why);
 }
 
 std::string_view VerbName(api::Verb verb) {
@@ -199,7 +200,8 @@ Result<Json> FakeApiServer::DoChange(const api::WriteRequest& request, std::stri
     }
     const std::string& version = meta["resourceVersion"].AsString();
     if (!version.empty() && version != live["resourceVersion"].AsString()) {
-      return Conflict(request, "the object has been modified; apply your changes to the latest version");
+      return Conflict(request,
+                      "the object has been modified; apply your changes to the latest version");
     }
     if (version.empty() && request.verb == api::Verb::kUpdate) {
       return Refuse(ErrorCode::kInvalid, 422,
@@ -336,9 +338,8 @@ Result<std::vector<FakeApiServer::Event>> FakeApiServer::EventsAfter(const api::
                       std::to_string(forgotten_) + ")");
   }
   std::vector<Event> out;
-  const auto first = std::partition_point(log_.begin(), log_.end(), [&](const Event& event) {
-    return event.version <= version;
-  });
+  const auto first = std::partition_point(
+      log_.begin(), log_.end(), [&](const Event& event) { return event.version <= version; });
   for (auto it = first; it != log_.end(); ++it) {
     if (it->resource.plural == resource.plural && it->resource.group == resource.group) {
       out.push_back(*it);
@@ -368,9 +369,9 @@ Result<Json> FakeApiServer::Create(const api::Resource& resource, Json object) {
 
 Result<Json> FakeApiServer::MergePatch(const api::Resource& resource, const api::ObjectKey& key,
                                        Json patch, std::string_view subresource) {
-  return Execute({api::Verb::kMergePatch, resource, key, std::string(subresource), "test",
-                  std::move(patch)},
-                 "test", /*keep_status=*/false);
+  return Execute(
+      {api::Verb::kMergePatch, resource, key, std::string(subresource), "test", std::move(patch)},
+      "test", /*keep_status=*/false);
 }
 
 Status FakeApiServer::Delete(const api::Resource& resource, const api::ObjectKey& key) {

@@ -24,8 +24,9 @@ class FakeApiServerTest : public ::testing::Test {
   }
   Json Stored() { return server_.Get(kWorkloads, kKey).value_or(Json()); }
   std::string ApplyStatus(std::string_view status, const std::string& manager = "kueue-admission") {
-    const auto result = Do(api::Verb::kApply, std::string("{\"status\":") + std::string(status) + "}",
-                           "status", manager);
+    const auto result =
+        Do(api::Verb::kApply, std::string("{\"status\":") + std::string(status) + "}", "status",
+           manager);
     EXPECT_TRUE(result.has_value()) << result.error().message;
     return Stored()["status"].DumpSorted();
   }
@@ -68,7 +69,8 @@ TEST_F(FakeApiServerTest, AWriteWithoutAnEffectChangesNothing) {
 
 TEST_F(FakeApiServerTest, PreconditionsAreChecked) {
   Do(api::Verb::kCreate, R"({"spec":{"a":1}})");
-  const auto stale = Do(api::Verb::kMergePatch, R"({"metadata":{"resourceVersion":"1"},"spec":{"a":2}})");
+  const auto stale =
+      Do(api::Verb::kMergePatch, R"({"metadata":{"resourceVersion":"1"},"spec":{"a":2}})");
   ASSERT_FALSE(stale.has_value());
   EXPECT_EQ(stale.error().code, ErrorCode::kConflict);
   EXPECT_EQ(Do(api::Verb::kUpdate, R"({"spec":{}})").error().code, ErrorCode::kInvalid);
@@ -141,7 +143,8 @@ TEST_F(FakeApiServerTest, APatchTakesAFieldFromItsApplier) {
 }
 
 TEST_F(FakeApiServerTest, ApplyReplacesListsWithoutKeysWhole) {
-  Do(api::Verb::kApply, R"({"spec":{"list":[1,2,3],"podSets":[{"name":"a","count":1},{"name":"b"}]}})");
+  Do(api::Verb::kApply,
+     R"({"spec":{"list":[1,2,3],"podSets":[{"name":"a","count":1},{"name":"b"}]}})");
   Do(api::Verb::kApply, R"({"spec":{"list":[4],"podSets":[{"name":"b","count":2}]}})");
   EXPECT_EQ(Stored()["spec"].DumpSorted(), R"({"list":[4],"podSets":[{"count":2,"name":"b"}]})");
 }
@@ -178,8 +181,8 @@ TEST_F(FakeApiServerTest, HooksCanRefuseLoseAndChange) {
     }
     return {};
   });
-  const auto job = server_.Do({api::Verb::kCreate, kJobs, {"ns", "j"}, "", "", J(R"({"spec":{}})")},
-                              "user");
+  const auto job =
+      server_.Do({api::Verb::kCreate, kJobs, {"ns", "j"}, "", "", J(R"({"spec":{}})")}, "user");
   ASSERT_TRUE(job.has_value());
   EXPECT_TRUE((*job)["spec"]["suspend"].AsBool());
 }
@@ -201,8 +204,10 @@ TEST_F(FakeApiServerTest, EventsAreKeptUntilCompaction) {
 TEST_F(FakeApiServerTest, OrphansAreCollected) {
   const auto job = server_.Create(kJobs, J(R"({"metadata":{"name":"j","namespace":"ns"}})"));
   Json owned = J(R"({"metadata":{"ownerReferences":[{"kind":"Job","name":"j"}]}})");
-  owned.At("metadata").MutableObject()[0].second.MutableArray()[0].Set("uid",
-                                                                      (*job)["metadata"]["uid"]);
+  owned.At("metadata")
+      .MutableObject()[0]
+      .second.MutableArray()[0]
+      .Set("uid", (*job)["metadata"]["uid"]);
   ASSERT_TRUE(server_.Do({api::Verb::kCreate, kWorkloads, kKey, "", "", owned}).has_value());
   EXPECT_FALSE(server_.CollectGarbage());
   ASSERT_TRUE(server_.Delete(kJobs, {"ns", "j"}).has_value());
@@ -211,7 +216,8 @@ TEST_F(FakeApiServerTest, OrphansAreCollected) {
 }
 
 TEST(SelectorTest, LabelsAndFields) {
-  const Json object = J(R"({"metadata":{"name":"x","labels":{"a":"1","b":""}},"status":{"phase":"Running"}})");
+  const Json object =
+      J(R"({"metadata":{"name":"x","labels":{"a":"1","b":""}},"status":{"phase":"Running"}})");
   for (const char* yes : {"", "a", "a=1", "a==1", "a!=2", "c!=1", "!c", "a in (1,2)", "a notin (2)",
                           "c notin (1)", "b=", "a=1,b"}) {
     EXPECT_TRUE(MatchesLabelSelector(object, yes)) << yes;

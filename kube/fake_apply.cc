@@ -17,14 +17,10 @@ using Path = std::vector<std::string>;
 // Members that are lists with keys in the kinds that are applied to.
 const std::vector<std::string>* ListKeys(const std::string& member) {
   static const std::map<std::string, std::vector<std::string>> kKeys = {
-      {"conditions", {"type"}},
-      {"podSets", {"name"}},
-      {"podSetAssignments", {"name"}},
-      {"admissionChecks", {"name"}},
-      {"reclaimablePods", {"name"}},
-      {"resourceRequests", {"name"}},
-      {"podSetUpdates", {"name"}},
-      {"evictions", {"reason", "underlyingCause"}},
+      {"conditions", {"type"}},        {"podSets", {"name"}},
+      {"podSetAssignments", {"name"}}, {"admissionChecks", {"name"}},
+      {"reclaimablePods", {"name"}},   {"resourceRequests", {"name"}},
+      {"podSetUpdates", {"name"}},     {"evictions", {"reason", "underlyingCause"}},
       {"ownerReferences", {"uid"}},
   };
   const auto it = kKeys.find(member);
@@ -57,9 +53,8 @@ bool Owned(const Path& path) {
   if (path.size() == 1) {
     return path[0] != "apiVersion" && path[0] != "kind";
   }
-  return path[0] != "metadata" ||
-         (path[1] == "labels" || path[1] == "annotations" || path[1] == "finalizers" ||
-          path[1] == "ownerReferences");
+  return path[0] != "metadata" || (path[1] == "labels" || path[1] == "annotations" ||
+                                   path[1] == "finalizers" || path[1] == "ownerReferences");
 }
 
 void CollectLeaves(const Json& value, Path& path, std::map<Path, Json>& out) {
@@ -187,17 +182,15 @@ Json FakeApiServer::Apply(Object& object, const api::WriteRequest& request) {
     if (leaves.count(path) != 0) {
       continue;
     }
-    const bool shared =
-        std::any_of(object.owners.begin(), object.owners.end(), [&](const auto& other) {
-          return other.first != owner && other.second.count(path) != 0;
-        });
+    const bool shared = std::any_of(
+        object.owners.begin(), object.owners.end(),
+        [&](const auto& other) { return other.first != owner && other.second.count(path) != 0; });
     if (!shared) {
       removed.push_back(path);
     }
   }
-  std::stable_sort(removed.begin(), removed.end(), [](const Path& a, const Path& b) {
-    return IsElementKey(a) < IsElementKey(b);
-  });
+  std::stable_sort(removed.begin(), removed.end(),
+                   [](const Path& a, const Path& b) { return IsElementKey(a) < IsElementKey(b); });
   for (const Path& path : removed) {
     if (!IsElementKey(path)) {
       RemoveLeaf(next, path, 0);
@@ -396,7 +389,8 @@ bool MatchesLabelTerm(const Json& labels, std::string_view term) {
     }
     const Json* value = labels.Find(Trim(head.substr(0, head.size() - op)));
     bool in = false;
-    for (const std::string_view option : SplitTerms(term.substr(open + 1, term.size() - open - 2))) {
+    for (const std::string_view option :
+         SplitTerms(term.substr(open + 1, term.size() - open - 2))) {
       in = in || (value != nullptr && value->AsString() == option);
     }
     return in != negated;

@@ -34,7 +34,8 @@ std::string Decode(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '%' && i + 2 < text.size()) {
-      out += static_cast<char>(std::strtol(std::string(text.substr(i + 1, 2)).c_str(), nullptr, 16));
+      out +=
+          static_cast<char>(std::strtol(std::string(text.substr(i + 1, 2)).c_str(), nullptr, 16));
       i += 2;
     } else {
       out += text[i];
@@ -306,8 +307,8 @@ HttpResponse FakeTransport::List(const Parsed& parsed) {
     items.Push(std::move(object));
     last = name;
   }
-  return ToResponse(
-      Json::Obj({{"kind", "List"}, {"metadata", ListMeta(version, next)}, {"items", std::move(items)}}));
+  return ToResponse(Json::Obj(
+      {{"kind", "List"}, {"metadata", ListMeta(version, next)}, {"items", std::move(items)}}));
 }
 
 HttpResponse FakeTransport::Answer(const HttpRequest& http) {
@@ -319,7 +320,8 @@ HttpResponse FakeTransport::Answer(const HttpRequest& http) {
     return ToResponse(Fail(Error{ErrorCode::kNotFound, "no such path", 404, {}}));
   }
   if (http.method == "GET") {
-    return parsed.key.name.empty() ? List(parsed) : ToResponse(server_.Get(parsed.resource, parsed.key));
+    return parsed.key.name.empty() ? List(parsed)
+                                   : ToResponse(server_.Get(parsed.resource, parsed.key));
   }
   api::WriteRequest request;
   request.resource = parsed.resource;
@@ -395,16 +397,16 @@ RequestId FakeTransport::OpenStream(HttpRequest request, StreamCallbacks callbac
           lines += Json::Obj({{"type", "ADDED"}, {"object", object}}).Dump() + "\n";
         }
       }
-      lines += Json::Obj({{"type", "BOOKMARK"},
-                          {"object",
-                           Json::Obj({{"metadata",
-                                       Json::Obj({{"resourceVersion",
-                                                   std::to_string(server_.Version())},
-                                                  {"annotations",
-                                                   Json::Obj({{"k8s.io/initial-events-end",
-                                                               "true"}})}})}})}})
-                   .Dump() +
-               "\n";
+      lines +=
+          Json::Obj(
+              {{"type", "BOOKMARK"},
+               {"object",
+                Json::Obj({{"metadata",
+                            Json::Obj({{"resourceVersion", std::to_string(server_.Version())},
+                                       {"annotations",
+                                        Json::Obj({{"k8s.io/initial-events-end", "true"}})}})}})}})
+              .Dump() +
+          "\n";
     } else {
       const auto events = server_.EventsAfter(
           parsed.resource, std::strtoll(parsed.Query("resourceVersion").c_str(), nullptr, 10));
@@ -502,11 +504,12 @@ void FakeTransport::BreakStreams() {
 }
 
 void FakeTransport::SendBookmarks() {
-  SendLine(Json::Obj({{"type", "BOOKMARK"},
-                      {"object", Json::Obj({{"metadata",
-                                             Json::Obj({{"resourceVersion",
-                                                         std::to_string(server_.Version())}})}})}})
-               .Dump());
+  SendLine(
+      Json::Obj(
+          {{"type", "BOOKMARK"},
+           {"object", Json::Obj({{"metadata", Json::Obj({{"resourceVersion",
+                                                          std::to_string(server_.Version())}})}})}})
+          .Dump());
 }
 
 void FakeTransport::SendLine(const std::string& line) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Against a real API server (the e2e suite runs it): kube_live_test KUBECONFIG [WRITES]
-// Goes through the transport, client, watcher, executor and lease once, and prints what it measured.
-// Exit 0: everything held. It works in a namespace of its own and deletes it at the end.
-#include <sys/resource.h>
-#include <unistd.h>
-
+// Goes through the transport, client, watcher, executor and lease once, and prints what it
+// measured. Exit 0: everything held. It works in a namespace of its own and deletes it at the end.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <future>
 #include <string>
 #include <thread>
+
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "kube/client.h"
 #include "kube/events.h"
@@ -98,7 +98,8 @@ class Program {
     cleared.get_future().wait();
     const Time before = loop_.Now();
     transport_->Close();
-    std::printf("      close took %lld us\n", static_cast<long long>((loop_.Now() - before).count()));
+    std::printf("      close took %lld us\n",
+                static_cast<long long>((loop_.Now() - before).count()));
     loop_.Stop();
     loop_thread_.join();
     std::printf("%s\n", failures == 0 ? "all held" : "FAILED");
@@ -144,22 +145,29 @@ class Program {
   }
 
   void CheckErrors() {
-    const Result<Json> created =
-        Do({api::Verb::kCreate, kNamespaces, {"", ns_}, "", "",
-            Json::Obj({{"apiVersion", "v1"}, {"kind", "Namespace"},
-                       {"metadata", Json::Obj({{"name", ns_}})}})});
-    Expect(created.has_value(), "a namespace is created" +
-                                    (created ? std::string() : ": " + created.error().message));
-    Expect(Do(Map(api::Verb::kCreate, "a", Json::Obj({{"data", Json::Obj({{"x", "1"}})}}))).has_value(),
+    const Result<Json> created = Do({api::Verb::kCreate,
+                                     kNamespaces,
+                                     {"", ns_},
+                                     "",
+                                     "",
+                                     Json::Obj({{"apiVersion", "v1"},
+                                                {"kind", "Namespace"},
+                                                {"metadata", Json::Obj({{"name", ns_}})}})});
+    Expect(created.has_value(),
+           "a namespace is created" + (created ? std::string() : ": " + created.error().message));
+    Expect(Do(Map(api::Verb::kCreate, "a", Json::Obj({{"data", Json::Obj({{"x", "1"}})}})))
+               .has_value(),
            "create");
     const Result<Json> again = Do(Map(api::Verb::kCreate, "a", Json::Obj()));
-    Expect(!again && again.error().code == ErrorCode::kAlreadyExists, "create again: AlreadyExists");
-    const Result<Json> stale = Do(Map(
-        api::Verb::kMergePatch, "a",
-        Json::Obj({{"metadata", Json::Obj({{"resourceVersion", "1"}})},
-                   {"data", Json::Obj({{"x", "2"}})}})));
+    Expect(!again && again.error().code == ErrorCode::kAlreadyExists,
+           "create again: AlreadyExists");
+    const Result<Json> stale =
+        Do(Map(api::Verb::kMergePatch, "a",
+               Json::Obj({{"metadata", Json::Obj({{"resourceVersion", "1"}})},
+                          {"data", Json::Obj({{"x", "2"}})}})));
     Expect(!stale && stale.error().code == ErrorCode::kConflict, "stale patch: Conflict");
-    const Result<Json> gone = Do(Map(api::Verb::kMergePatch, "none", Json::Obj({{"data", Json()}})));
+    const Result<Json> gone =
+        Do(Map(api::Verb::kMergePatch, "none", Json::Obj({{"data", Json()}})));
     Expect(!gone && gone.error().code == ErrorCode::kNotFound, "patch of nothing: NotFound");
     const Result<Json> bad =
         Do(Map(api::Verb::kMergePatch, "a", Json::Obj({{"data", Json::Obj({{"bad key", "1"}})}})));
@@ -167,9 +175,9 @@ class Program {
     const Result<Json> applied =
         Do(Map(api::Verb::kApply, "a", Json::Obj({{"data", Json::Obj({{"x", "3"}})}})));
     Expect(applied && (*applied)["data"]["x"].AsString() == "3", "server-side apply");
-    const Result<Json> patched = Do(
-        Map(api::Verb::kJsonPatch, "a",
-            Json::Arr({Json::Obj({{"op", "replace"}, {"path", "/data/x"}, {"value", "4"}})})));
+    const Result<Json> patched =
+        Do(Map(api::Verb::kJsonPatch, "a",
+               Json::Arr({Json::Obj({{"op", "replace"}, {"path", "/data/x"}, {"value", "4"}})})));
     Expect(patched && (*patched)["data"]["x"].AsString() == "4", "json patch");
     const Result<Json> wrong =
         Do({api::Verb::kDelete, kConfigMaps, {ns_, "a"}, "", "", Json::Obj({{"uid", "x"}})});

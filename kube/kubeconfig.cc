@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kube/kubeconfig.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -15,6 +8,12 @@
 #include <iterator>
 #include <sstream>
 
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include "base/json.h"
@@ -162,12 +161,12 @@ class Reader {
     TRY_ASSIGN(out.insecure, Flag(cluster, where, "insecure-skip-tls-verify"));
     TRY_ASSIGN(out.tls_server_name, Text(cluster, where, "tls-server-name"));
     if (out.insecure && !out.ca_pem.empty()) {
-      return Fail(Bad(where + ".insecure-skip-tls-verify",
-                      "can't be combined with certificate-authority"));
+      return Fail(
+          Bad(where + ".insecure-skip-tls-verify", "can't be combined with certificate-authority"));
     }
     if (out.server.rfind("https://", 0) == 0 && !out.insecure && out.ca_pem.empty()) {
-      return Fail(Bad(where + ".certificate-authority",
-                      "is missing; the system's CA files are not used"));
+      return Fail(
+          Bad(where + ".certificate-authority", "is missing; the system's CA files are not used"));
     }
     TRY_ASSIGN(const std::string proxy, Text(cluster, where, "proxy-url"));
     if (!proxy.empty()) {
@@ -211,8 +210,9 @@ class Reader {
     }
     if (plugin.api_version != "client.authentication.k8s.io/v1" &&
         plugin.api_version != "client.authentication.k8s.io/v1beta1") {
-      return Fail(Bad(where + ".apiVersion", "'" + plugin.api_version +
-                                                 "' is not client.authentication.k8s.io/v1 or v1beta1"));
+      return Fail(
+          Bad(where + ".apiVersion",
+              "'" + plugin.api_version + "' is not client.authentication.k8s.io/v1 or v1beta1"));
     }
     if (const YAML::Node args = exec["args"]; args && args.IsSequence()) {
       for (const YAML::Node& arg : args) {
@@ -307,8 +307,8 @@ Result<ClusterAccess> LoadInCluster(const std::string& root,
                 "set; pass --kubeconfig");
   }
   ClusterAccess out;
-  out.server = "https://" + (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" +
-               port;
+  out.server =
+      "https://" + (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + port;
   TRY_ASSIGN(out.ca_pem, ReadFile(root + "/ca.crt"));
   out.token_file = root + "/token";
   TRY_ASSIGN(out.token, ReadFile(out.token_file));
@@ -334,11 +334,10 @@ Result<std::string> RunCommand(const ExecPlugin& plugin) {
   for (const auto& [name, value] : plugin.env) {
     env.push_back(name + "=" + value);
   }
-  env.push_back("KUBERNETES_EXEC_INFO=" +
-                Json::Obj({{"apiVersion", plugin.api_version},
-                           {"kind", "ExecCredential"},
-                           {"spec", Json::Obj({{"interactive", false}})}})
-                    .Dump());
+  env.push_back("KUBERNETES_EXEC_INFO=" + Json::Obj({{"apiVersion", plugin.api_version},
+                                                     {"kind", "ExecCredential"},
+                                                     {"spec", Json::Obj({{"interactive", false}})}})
+                                              .Dump());
   std::vector<std::string> words = {plugin.command};
   words.insert(words.end(), plugin.args.begin(), plugin.args.end());
   std::vector<char*> argv;
@@ -383,9 +382,10 @@ Result<std::string> RunCommand(const ExecPlugin& plugin) {
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return Fail(ErrorCode::kForbidden,
-                "exec.command '" + plugin.command + "' failed with status " +
-                    std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
+    return Fail(
+        ErrorCode::kForbidden,
+        "exec.command '" + plugin.command + "' failed with status " +
+            std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
   }
   return out;
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kube/kubeconfig.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdio>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace tutti::kube {
 namespace {
@@ -30,8 +29,11 @@ class KubeconfigTest : public ::testing::Test {
   static std::string Config(const std::string& cluster, const std::string& user) {
     return "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
            "contexts: [{name: c, context: {cluster: k, user: u, namespace: team}}]\n"
-           "clusters: [{name: k, cluster: {" + cluster + "}}]\n"
-           "users: [{name: u, user: {" + user + "}}]\n";
+           "clusters: [{name: k, cluster: {" +
+           cluster +
+           "}}]\n"
+           "users: [{name: u, user: {" +
+           user + "}}]\n";
   }
   static std::string Problem(const std::string& text, const std::string& context = "") {
     const auto access = ParseKubeconfig(text, "/x/config", context);
@@ -59,8 +61,8 @@ TEST_F(KubeconfigTest, ReadsClusterUserAndNamespaceOfTheCurrentContext) {
 
 TEST_F(KubeconfigTest, FilesAreRelativeToTheConfig) {
   Write("ca.pem", "the ca");
-  const std::string path =
-      Write("config", Config("server: 'https://h', certificate-authority: ca.pem", "tokenFile: tok"));
+  const std::string path = Write(
+      "config", Config("server: 'https://h', certificate-authority: ca.pem", "tokenFile: tok"));
   const auto access = LoadKubeconfig(path);
   ASSERT_TRUE(access.has_value()) << access.error().message;
   EXPECT_EQ(access->ca_pem, "the ca");
@@ -77,7 +79,8 @@ TEST_F(KubeconfigTest, ErrorsNameTheFileAndTheField) {
       {Config("server: 'https://h', certificate-authority-data: '!!'", ""),
        "clusters[k].cluster.certificate-authority-data: not base64"},
       {Config("server: 'https://h', certificate-authority: nofile", ""), "/x/nofile"},
-      {Config(std::string(kCluster) + ", proxy-url: 'http://p'", ""), "proxy-url: is not supported"},
+      {Config(std::string(kCluster) + ", proxy-url: 'http://p'", ""),
+       "proxy-url: is not supported"},
       {Config(std::string(kCluster) + ", insecure-skip-tls-verify: true", ""),
        "insecure-skip-tls-verify"},
       {Config(std::string(kCluster) + ", insecure-skip-tls-verify: maybe", ""),
@@ -120,9 +123,10 @@ TEST_F(KubeconfigTest, AnExecPluginGivesAToken) {
   const std::string plugin =
       Write("plugin", "#!/bin/sh\necho \"{\\\"status\\\":{\\\"token\\\":\\\"$1-$WHO\\\"}}\"\n");
   std::filesystem::permissions(plugin, std::filesystem::perms::owner_all);
-  const std::string path = Write(
-      "config", Config(kCluster, "exec: {apiVersion: client.authentication.k8s.io/v1, "
-                                 "command: ./plugin, args: [a], env: [{name: WHO, value: me}]}"));
+  const std::string path =
+      Write("config", Config(kCluster,
+                             "exec: {apiVersion: client.authentication.k8s.io/v1, "
+                             "command: ./plugin, args: [a], env: [{name: WHO, value: me}]}"));
   auto access = LoadKubeconfig(path);
   ASSERT_TRUE(access.has_value()) << access.error().message;
   ASSERT_TRUE(access->exec.has_value());
@@ -134,7 +138,8 @@ TEST_F(KubeconfigTest, AnExecPluginGivesAToken) {
 
 TEST_F(KubeconfigTest, AFailingExecPluginIsNamed) {
   ClusterAccess access;
-  access.exec = ExecPlugin{"client.authentication.k8s.io/v1", "/nowhere/login", {}, {}, "install it"};
+  access.exec =
+      ExecPlugin{"client.authentication.k8s.io/v1", "/nowhere/login", {}, {}, "install it"};
   std::string message = RunExecPlugin(access).error().message;
   EXPECT_NE(message.find("/nowhere/login"), std::string::npos);
   EXPECT_NE(message.find("install it"), std::string::npos);

@@ -18,13 +18,14 @@ Status Check(const LeaseOptions& options) {
     return Fail(ErrorCode::kInvalid, "leader election: the identity is empty");
   }
   if (options.key.name.empty() || options.key.ns.empty()) {
-    return Fail(ErrorCode::kInvalid, "leaderElection.resourceName and resourceNamespace must be set");
+    return Fail(ErrorCode::kInvalid,
+                "leaderElection.resourceName and resourceNamespace must be set");
   }
   if (options.retry_period <= Duration::zero()) {
     return Fail(ErrorCode::kInvalid, "leaderElection.retryPeriod must be above zero");
   }
-  if (options.renew_deadline <= Duration(static_cast<int64_t>(
-                                    kJitter * static_cast<double>(options.retry_period.count())))) {
+  if (options.renew_deadline <=
+      Duration(static_cast<int64_t>(kJitter * static_cast<double>(options.retry_period.count())))) {
     return Fail(ErrorCode::kInvalid,
                 "leaderElection.renewDeadline must be more than 1.2 times retryPeriod");
   }
@@ -252,8 +253,9 @@ class LeaderElector::Driver : public std::enable_shared_from_this<Driver> {
         write_(next.write, Answer(&LeaseMachine::OnWritten));
         break;
       case LeaseMachine::Next::Do::kWait:
-        loop_.PostAt(next.until,
-                     Later([](Driver& self) { self.Act(self.machine_.OnTimer(self.loop_.Now())); }));
+        loop_.PostAt(next.until, Later([](Driver& self) {
+                       self.Act(self.machine_.OnTimer(self.loop_.Now()));
+                     }));
         break;
       case LeaseMachine::Next::Do::kStopped:
         stopped_ = true;
@@ -320,13 +322,12 @@ LeaderElector::LeaderElector(Loop& loop, Client& client, LeaseOptions options, C
     : LeaderElector(
           loop,
           [&client, limit = std::chrono::duration_cast<std::chrono::milliseconds>(
-                                options.renew_deadline / 2)](const api::ObjectKey& key,
-                                                             JsonCallback done) {
+                        options.renew_deadline / 2)](const api::ObjectKey& key, JsonCallback done) {
             client.Get(api::ResourceOf(api::Kind::kLease), key, std::move(done), limit);
           },
           [&client, limit = std::chrono::duration_cast<std::chrono::milliseconds>(
-                                options.renew_deadline / 2)](const api::WriteRequest& request,
-                                                             JsonCallback done) {
+                        options.renew_deadline / 2)](const api::WriteRequest& request,
+                                                     JsonCallback done) {
             client.Do(request, std::move(done), limit);
           },
           options, std::move(callbacks)) {}

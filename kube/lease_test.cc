@@ -64,7 +64,8 @@ TEST_F(LeaseTest, TheFirstCandidateCreatesTheLeaseAndKeepsIt) {
   EXPECT_EQ(Spec()["holderIdentity"].AsString(), "host_1");
   EXPECT_EQ(Spec()["leaseDurationSeconds"].AsInt(), 15);
   EXPECT_EQ(Spec()["leaseTransitions"].AsInt(), 0);
-  EXPECT_EQ(Spec()["renewTime"].AsString().size(), std::string("2026-01-01T00:00:00.000000Z").size());
+  EXPECT_EQ(Spec()["renewTime"].AsString().size(),
+            std::string("2026-01-01T00:00:00.000000Z").size());
   const std::string acquired = Spec()["acquireTime"].AsString();
   loop_.Advance(10min);
   EXPECT_TRUE(one->elector->IsLeader());
@@ -191,11 +192,12 @@ TEST_F(LeaseTest, StoppingWhileARenewalIsUnderWayStillFreesIt) {
   one->elector->Start();
   loop_.RunPosted();
   // Somebody (our own late renewal) changes the object between our look and the release.
-  ASSERT_TRUE(server_
-                  .MergePatch(kLeases, kKey,
-                              Json::Obj({{"spec", Json::Obj({{"renewTime",
-                                                              "2026-01-01T00:00:05.000000Z"}})}}))
-                  .has_value());
+  ASSERT_TRUE(
+      server_
+          .MergePatch(
+              kLeases, kKey,
+              Json::Obj({{"spec", Json::Obj({{"renewTime", "2026-01-01T00:00:05.000000Z"}})}}))
+          .has_value());
   bool stopped = false;
   one->elector->Stop([&] { stopped = true; });
   loop_.RunPosted();

@@ -1,15 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kube/loop.h"
 
+#include <ctime>
+
 namespace tutti::kube {
+namespace {
+
+// Goes on while the machine sleeps, unlike steady_clock itself: a term of leadership must not
+// outlive a nap.
+std::chrono::steady_clock::time_point SinceBoot() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::chrono::steady_clock::time_point(std::chrono::seconds(now.tv_sec) +
+                                               std::chrono::nanoseconds(now.tv_nsec));
+}
+
+}  // namespace
 
 ThreadLoop::ThreadLoop()
     : wall_start_(std::chrono::time_point_cast<Duration>(std::chrono::system_clock::now())),
-      steady_start_(std::chrono::steady_clock::now()) {}
+      steady_start_(SinceBoot()) {}
 
 Time ThreadLoop::Now() const {
-  return wall_start_ +
-         std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now() - steady_start_);
+  return wall_start_ + std::chrono::duration_cast<Duration>(SinceBoot() - steady_start_);
 }
 
 void ThreadLoop::Post(std::function<void()> fn) {

@@ -3,13 +3,6 @@
 // kube_live_test against a real API server).
 #include "kube/transport.h"
 
-#include <gtest/gtest.h>
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
@@ -17,6 +10,12 @@
 #include <future>
 #include <mutex>
 #include <thread>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace tutti::kube {
 namespace {
@@ -211,8 +210,8 @@ TEST(TransportTest, SendsMethodBodyAndCredentialsAndReturnsTheAnswer) {
 }
 
 TEST(TransportTest, ATokenFileIsReadAgainAfterItWasRefused) {
-  const std::string file = std::filesystem::temp_directory_path() /
-                           ("transport_test_token." + std::to_string(getpid()));
+  const std::string file =
+      std::filesystem::temp_directory_path() / ("transport_test_token." + std::to_string(getpid()));
   std::ofstream(file) << "one\n";
   Server server([&](const std::string& head, int socket) {
     const bool good = head.find("Bearer two") != std::string::npos;

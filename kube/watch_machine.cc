@@ -157,7 +157,8 @@ void WatchMachine::FinishList(std::vector<UntypedWatchEvent>& out) {
     out.push_back({WatchEventType::kDeleted, it->first, std::move(it->second.object), nullptr});
     it = known_.erase(it);
   }
-  out.push_back({synced_ ? WatchEventType::kRelisted : WatchEventType::kSynced, {}, nullptr, nullptr});
+  out.push_back(
+      {synced_ ? WatchEventType::kRelisted : WatchEventType::kSynced, {}, nullptr, nullptr});
   synced_ = true;
   relist_ = false;
   expired_ = false;

@@ -109,9 +109,9 @@ TEST_F(WatchMachineTest, AServerWithoutStreamedListsIsAskedForPages) {
 
 TEST_F(WatchMachineTest, ChangesCarryTheFormerState) {
   WatchMachine machine = Watching();
-  machine.OnItems({Item(WatchItem::Type::kModified, "a", "11"),
-                   Item(WatchItem::Type::kDeleted, "b", "12")},
-                  kStart, events_);
+  machine.OnItems(
+      {Item(WatchItem::Type::kModified, "a", "11"), Item(WatchItem::Type::kDeleted, "b", "12")},
+      kStart, events_);
   EXPECT_EQ(Text(events_), "modified a@11 was a@1; deleted b@12; ");
   EXPECT_EQ(machine.Size(), 1U);
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/json_lenient.h"
 #include "base/log.h"
 
 namespace tutti::kube {
@@ -36,7 +37,7 @@ WatchItem DecodeListItem(const Json& object, const DecodeFn& decode) {
 
 WatchItem DecodeWatchLine(std::string_view line, const DecodeFn& decode) {
   WatchItem item;
-  const Result<Json> json = Json::ParseLenient(line);
+  const Result<Json> json = ParseLenient(line);
   if (!json) {
     item.type = WatchItem::Type::kError;
     item.error = json.error().With("watch event");
@@ -204,7 +205,8 @@ class Watch::Driver : public std::enable_shared_from_this<Driver> {
     watch.resource_version = next.resource_version;
     watch.send_initial_events = next.send_initial_events;
     watch.timeout_seconds = next.timeout_seconds;
-    watch.idle_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options_.limits.idle);
+    watch.idle_timeout =
+        std::chrono::duration_cast<std::chrono::milliseconds>(options_.limits.idle);
     StreamCallbacks callbacks;
     callbacks.on_lines = [weak = weak_from_this(), generation = generation_, loop = &loop_,
                           decode = decode_](std::string_view lines) {  // I/O thread

@@ -29,9 +29,10 @@ const api::Resource kThings{"", "v1", "configmaps", "ConfigMap", true};
 class WatcherTest : public ::testing::Test {
  protected:
   void Put(const std::string& name, const std::string& color) {
-    const Json object = Json::Obj({{"metadata", Json::Obj({{"name", name}, {"namespace", "ns"},
-                                                           {"labels", Json::Obj({{"c", color}})}})},
-                                   {"data", Json::Obj({{"color", color}})}});
+    const Json object = Json::Obj(
+        {{"metadata",
+          Json::Obj({{"name", name}, {"namespace", "ns"}, {"labels", Json::Obj({{"c", color}})}})},
+         {"data", Json::Obj({{"color", color}})}});
     if (!server_.Create(kThings, object)) {
       ASSERT_TRUE(server_.MergePatch(kThings, {"ns", name}, object).has_value());
     }
@@ -169,6 +170,19 @@ TEST_F(WatcherTest, OneBadObjectDoesntHideTheOthers) {
   EXPECT_EQ(watch_->Counters().decode_errors, 2U);
 }
 
+TEST_F(WatcherTest, NumbersAndNestingThatTheServerAcceptsAreReadableHere) {
+  Open();
+  loop_.RunPosted();
+  Take();
+  transport_.SendLine(
+      R"({"type":"ADDED","object":{"metadata":{"name":"odd","namespace":"ns","uid":"1",)"
+      R"("resourceVersion":"2000"},"data":{"color":"red","n":100000000000000000000,"d":)" +
+      std::string(3000, '[') + std::string(3000, ']') + "}}}");
+  loop_.RunPosted();
+  EXPECT_EQ(Take(), "+odd:red ");
+  EXPECT_EQ(watch_->Counters().decode_errors, 0U);
+}
+
 TEST_F(WatcherTest, SelectorsTurnChangesIntoComingAndGoing) {
   Put("a", "red");
   WatchOptions options;
@@ -213,11 +227,11 @@ TEST_F(WatcherTest, AHandlerMayEndTheWatch) {
   Put("a", "red");
   Put("b", "red");
   int seen = 0;
-  watch_ = WatchTyped<Thing>(client_, loop_, kThings, {}, &DecodeThing,
-                             [&](const WatchEvent<Thing>&) {
-                               ++seen;
-                               watch_.reset();
-                             });
+  watch_ =
+      WatchTyped<Thing>(client_, loop_, kThings, {}, &DecodeThing, [&](const WatchEvent<Thing>&) {
+        ++seen;
+        watch_.reset();
+      });
   loop_.Advance(1s);
   EXPECT_EQ(seen, 1);
 }
