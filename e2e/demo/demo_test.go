@@ -70,13 +70,14 @@ func result(way Way, finished int, useful, stuck float64, wait count.Wait, over 
 func TestTableNamesEveryLineInWhichTuttiIsWorse(t *testing.T) {
 	text := table([]Result{
 		result(Plain, 150, 6000, 3000, count.Wait{Seconds: 1}, 40, 5),
+		result(Native, 160, 9000, 20, count.Wait{Seconds: 2}, 40, 9),
 		result(Tutti, 180, 12000, 10, count.Wait{Seconds: 3}, 0, 2),
 	}, trace.Default())
 	_, worse, found := strings.Cut(text, "Where Tutti is worse:\n")
 	if !found {
 		t.Fatalf("no such part:\n%s", text)
 	}
-	if !strings.Contains(worse, "wait until whole, median: 3.0 s against 1.0 s (plain Jobs)") {
+	if !strings.Contains(worse, "wait until whole, median: 3.0 s against 1.0 s (plain Jobs), 2.0 s (native gangs)") {
 		t.Errorf("the longer wait is not said:\n%s", worse)
 	}
 	if strings.Contains(worse, "finished") || strings.Contains(worse, "quota") || strings.Contains(worse, "scheduler") {

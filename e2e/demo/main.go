@@ -111,7 +111,7 @@ func run(o options) error {
 	}
 	screen := newScreen(os.Stdout)
 	defer screen.close()
-	screen.say(describe(jobs, o))
+	screen.say(describe(jobs, o) + busyNote(loadAverage(), runtime.NumCPU()))
 	var results []Result
 	for i, way := range o.ways {
 		last := i == len(o.ways)-1

@@ -43,6 +43,15 @@ makes progress only while all of its pods run, and ends when that has lasted for
 	return b.String()
 }
 
+// busyNote warns if others use the machine: then all three runs are slow, and Tutti's most, as more
+// programs have to take turns until a job starts.
+func busyNote(load float64, cores int) string {
+	if load < 1.5*float64(cores) {
+		return ""
+	}
+	return fmt.Sprintf("Note: this machine is busy (load %.0f on %d cores); the numbers will be those of a slow machine.\n", load, cores)
+}
+
 // oneLine sums up a run that has just ended.
 func oneLine(r Result) string {
 	return fmt.Sprintf("%-23s %3d of %d jobs finished, %4.0f GPUs at work, %4.0f held by jobs not whole",
@@ -93,11 +102,11 @@ func rows(c trace.Config) []row {
 // table compares the runs; the last lines say where Tutti is worse.
 func table(results []Result, c trace.Config) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%-36s", "Same jobs, same nodes, same time")
+	fmt.Fprintf(&b, "\n%-35s", "Same jobs, same nodes, same time")
 	for _, r := range results {
-		fmt.Fprintf(&b, "%24s", titles[r.Way])
+		fmt.Fprintf(&b, "%21s", titles[r.Way])
 	}
-	fmt.Fprintf(&b, "\n%s\n", strings.Repeat("-", 36+24*len(results)))
+	fmt.Fprintf(&b, "\n%s\n", strings.Repeat("-", 35+21*len(results)))
 	var tutti *Result
 	for i := range results {
 		if results[i].Way == Tutti {
@@ -106,29 +115,32 @@ func table(results []Result, c trace.Config) string {
 	}
 	var worse []string
 	for _, row := range rows(c) {
-		fmt.Fprintf(&b, "%-36s", row.name)
+		fmt.Fprintf(&b, "%-35s", row.name)
 		for _, r := range results {
-			fmt.Fprintf(&b, "%24s", row.format(r))
+			fmt.Fprintf(&b, "%21s", row.format(r))
 		}
 		b.WriteByte('\n')
 		if tutti == nil {
 			continue
 		}
+		var better []string
 		for _, r := range results {
-			if r.Way == Tutti {
-				continue
-			}
-			if mine, other := row.value(*tutti), row.value(r); isWorse(mine, other, row.better) {
-				worse = append(worse, fmt.Sprintf("  %s: %s against %s (%s)", strings.TrimSpace(row.name), row.format(*tutti),
-					row.format(r), titles[r.Way]))
+			if r.Way != Tutti && isWorse(row.value(*tutti), row.value(r), row.better) {
+				better = append(better, fmt.Sprintf("%s (%s)", row.format(r), titles[r.Way]))
 			}
 		}
+		if len(better) > 0 {
+			worse = append(worse, fmt.Sprintf("  %s: %s against %s", strings.TrimSpace(row.name), row.format(*tutti),
+				strings.Join(better, ", ")))
+		}
 	}
-	fmt.Fprintf(&b, "%s\n", strings.Repeat("-", 36+24*len(results)))
-	b.WriteString("Counted by a program that may read Jobs and Pods and nothing else; CPU from /proc. A job is whole while\n" +
-		"all of its pods have a node; only then its GPUs do useful work. Waits run from creation until the job is\n" +
-		"whole for the first time; >= : jobs that still wait at the end are in it with their wait so far. Over a\n" +
-		"quota: above a team's own and borrowable GPUs, or above a cohort's sum, bound pods that aren't on their way out.\n")
+	fmt.Fprintf(&b, "%s\n", strings.Repeat("-", 35+21*len(results)))
+	b.WriteString(`Counted by a program that may read Jobs and Pods and nothing else; CPU seconds from /proc. A job is
+whole while all of its pods have a node; only then do its GPUs do useful work. Waits run from creation
+until the job is whole for the first time; ">=": jobs that still wait at the end are in it with their
+wait so far. Over a quota: above what a team has and may borrow, or above a cohort's sum, counting pods
+that have a node and aren't being deleted. Native gangs: all pods at once, but no queue and no quota.
+`)
 	if tutti != nil && len(results) > 1 {
 		for _, r := range results {
 			if r.Way != Tutti {

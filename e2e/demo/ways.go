@@ -33,7 +33,7 @@ const (
 
 var titles = map[Way]string{
 	Plain:  "plain Jobs",
-	Native: "native gangs, no queue",
+	Native: "native gangs",
 	Tutti:  "with Tutti",
 }
 
