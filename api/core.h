@@ -25,10 +25,10 @@ struct Taint {
 };
 
 struct Toleration {
-  std::string key;       // "" with Exists = every key
-  std::string op;        // "" = Equal
+  std::string key;  // "" with Exists = every key
+  std::string op;   // "" = Equal
   std::string value;
-  std::string effect;    // "" = every effect
+  std::string effect;  // "" = every effect
   std::optional<int64_t> seconds;
   bool operator==(const Toleration&) const = default;
   [[nodiscard]] bool Tolerates(const Taint& taint) const;
@@ -81,10 +81,10 @@ struct PodShape {
   std::string scheduler_name;  // "" = default-scheduler
   std::string node_name;       // preset spec.nodeName
   // Things the scheduler checks that Tutti leaves to it; each is said in the pending message.
-  bool has_pod_affinity = false;      // required inter-pod (anti)affinity
-  bool has_topology_spread = false;   // DoNotSchedule constraints
-  bool has_volumes_claims = false;    // persistentVolumeClaim or ephemeral volumes
-  bool has_resource_claims = false;   // DRA
+  bool has_pod_affinity = false;     // required inter-pod (anti)affinity
+  bool has_topology_spread = false;  // DoNotSchedule constraints
+  bool has_volumes_claims = false;   // persistentVolumeClaim or ephemeral volumes
+  bool has_resource_claims = false;  // DRA
   bool has_scheduling_gates = false;
   bool operator==(const PodShape&) const = default;
 };
@@ -95,8 +95,8 @@ struct Pod {
   std::string node_name;
   std::string scheduling_group;  // spec.schedulingGroup.podGroupName
   bool ready = false;
-  bool scheduled = false;              // condition PodScheduled True or nodeName set
-  std::string unschedulable_message;   // of PodScheduled=False, else ""
+  bool scheduled = false;                 // condition PodScheduled True or nodeName set
+  std::string unschedulable_message;      // of PodScheduled=False, else ""
   std::shared_ptr<const PodShape> shape;  // requests of a running pod per UseStatusResources
   [[nodiscard]] bool Terminal() const { return phase == "Succeeded" || phase == "Failed"; }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small readers shared by the decoders of this room. They never fail: what has the wrong type counts
-// as absent, numbers out of range end at the limits of their type. Pure; any thread.
+// Small readers shared by the decoders of this room. They never fail: what has the wrong type
+// counts as absent, numbers out of range end at the limits of their type. Pure; any thread.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,8 @@
 namespace tutti::api {
 
 inline int32_t ClampToInt32(int64_t value) {
-  return static_cast<int32_t>(
-      std::clamp<int64_t>(value, std::numeric_limits<int32_t>::min(),
-                          std::numeric_limits<int32_t>::max()));
+  return static_cast<int32_t>(std::clamp<int64_t>(value, std::numeric_limits<int32_t>::min(),
+                                                  std::numeric_limits<int32_t>::max()));
 }
 
 inline int64_t ReadInt64(const Json& json, int64_t fallback = 0) {

@@ -36,8 +36,8 @@ struct ResourceGroup {
 };
 
 struct FlavorFungibility {
-  bool borrow_try_next = false;   // whenCanBorrow: TryNextFlavor (default MayStopSearch)
-  bool preempt_try_next = true;   // whenCanPreempt: TryNextFlavor (default)
+  bool borrow_try_next = false;  // whenCanBorrow: TryNextFlavor (default MayStopSearch)
+  bool preempt_try_next = true;  // whenCanPreempt: TryNextFlavor (default)
   bool prefer_preemption_over_borrowing = false;  // preference
 };
 
@@ -64,9 +64,10 @@ struct ClusterQueue {
   };
   std::vector<Check> admission_checks;
   Quantity fair_weight = Quantity::FromInt(1);
-  Conditions conditions;   // status
-  std::string status_json;  // the whole status as last seen, compact and sorted: to write only changes
-  std::string problem;      // "" or what makes this object unusable: names the field and the fix
+  Conditions conditions;  // status
+  std::string
+      status_json;      // the whole status as last seen, compact and sorted: to write only changes
+  std::string problem;  // "" or what makes this object unusable: names the field and the fix
 };
 
 struct Cohort {

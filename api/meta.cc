@@ -262,7 +262,7 @@ Resource ResourceOf(Kind kind) {
       return {"kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass",
               false};
     case Kind::kEvent:
-      return {"events.k8s.io", "v1", "events", "Event", true};
+      return {"", "v1", "events", "Event", true};
     case Kind::kLease:
       return {"coordination.k8s.io", "v1", "leases", "Lease", true};
   }

@@ -108,7 +108,9 @@ struct Resource {
   std::string plural;
   std::string kind;
   bool namespaced = true;
-  [[nodiscard]] std::string ApiVersion() const { return group.empty() ? version : group + "/" + version; }
+  [[nodiscard]] std::string ApiVersion() const {
+    return group.empty() ? version : group + "/" + version;
+  }
   // /api/v1/namespaces/ns/pods/name, without a name the collection; ns "" = all namespaces.
   [[nodiscard]] std::string Path(std::string_view ns, std::string_view name = {},
                                  std::string_view subresource = {}) const;

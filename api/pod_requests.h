@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a pod template to what its pods will really ask for: API defaulting, LimitRange, RuntimeClass
-// overhead, sidecars and pod-level resources, in the order in which the API server and kube-scheduler
-// apply them to a Pod (a Job's template itself is never defaulted).
+// From a pod template to what its pods will really ask for: API defaulting, LimitRange,
+// RuntimeClass overhead, sidecars and pod-level resources, in the order in which the API server and
+// kube-scheduler apply them to a Pod (a Job's template itself is never defaulted).
 #pragma once
 
 #include <memory>
@@ -25,9 +25,9 @@ struct PodContext {
 // `pod` is a PodTemplateSpec or a Pod ({metadata?, spec}).
 Result<PodShape> ShapeOf(const Json& pod, const PodContext& context);
 
-// The shape of a Pod as the API server returned it: nothing is defaulted any more, an in-place resize
-// in progress counts with its larger side (status.containerStatuses[].resources), and node_name is
-// left empty (Pod::node_name has it). Amounts that overflow saturate.
+// The shape of a Pod as the API server returned it: nothing is defaulted any more, an in-place
+// resize in progress counts with its larger side (status.containerStatuses[].resources), and
+// node_name is left empty (Pod::node_name has it). Amounts that overflow saturate.
 Result<PodShape> ShapeOfRunning(const Json& pod);
 
 // One pointer for equal shapes, for as long as somebody holds it. May be called from any thread.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // resource.Quantity of Kubernetes: an exact decimal with a suffix ("500m", "1Gi", "1e3", "0.5").
-// Hand-written because no C++ library has this format. Values are kept exactly as a decimal of up to
-// 38 digits; text that the API server would refuse is refused here with the same meaning.
+// Hand-written because no C++ library has this format. Values are kept exactly as a decimal of up
+// to 38 digits; text that the API server would refuse is refused here with the same meaning.
 // Source: apimachinery's Quantity documentation (format and rounding rules).
 #pragma once
 
@@ -18,10 +18,10 @@ namespace tutti::api {
 
 class Quantity {
  public:
-  Quantity() = default;                          // 0
-  static Quantity FromInt(int64_t value);        // decimal format
-  static Quantity FromMilli(int64_t milli);      // decimal format
-  static Quantity FromBytes(int64_t value);      // binary format: 1Gi, 512Mi
+  Quantity() = default;                      // 0
+  static Quantity FromInt(int64_t value);    // decimal format
+  static Quantity FromMilli(int64_t milli);  // decimal format
+  static Quantity FromBytes(int64_t value);  // binary format: 1Gi, 512Mi
   // Accepts what the API server accepts; kInvalid names what is wrong otherwise.
   static Result<Quantity> Parse(std::string_view text);
   // JSON strings and numbers.
@@ -34,8 +34,8 @@ class Quantity {
   [[nodiscard]] Quantity RoundedUpToMilli() const;
   [[nodiscard]] bool IsZero() const { return coefficient_ == 0; }
   [[nodiscard]] int Sign() const { return coefficient_ < 0 ? -1 : (coefficient_ > 0 ? 1 : 0); }
-  // The canonical form, as the API server writes a built-in object back: "1500m" for "1.5". Text that
-  // the API server keeps as it is ("1.500", "+5") is kept here too.
+  // The canonical form, as the API server writes a built-in object back: "1500m" for "1.5". Text
+  // that the API server keeps as it is ("1.500", "+5") is kept here too.
   [[nodiscard]] std::string ToString() const;
 
   friend std::strong_ordering operator<=>(const Quantity& a, const Quantity& b);  // by value

@@ -15,8 +15,8 @@ enum class Verb {
   kApply,       // server-side apply, force, as `field_manager`
   kMergePatch,  // RFC 7386; put metadata.resourceVersion into the body for a precondition
   kJsonPatch,
-  kUpdate,      // PUT, resourceVersion in the body
-  kDelete,      // background propagation; body may hold preconditions {"uid": …}
+  kUpdate,  // PUT, resourceVersion in the body
+  kDelete,  // background propagation; body may hold preconditions {"uid": …}
 };
 
 struct WriteRequest {
@@ -28,6 +28,7 @@ struct WriteRequest {
   Json body;
 };
 
-[[nodiscard]] std::string Describe(const WriteRequest& request);  // "PATCH jobs team-a/train (status)"
+[[nodiscard]] std::string Describe(
+    const WriteRequest& request);  // "PATCH jobs team-a/train (status)"
 
 }  // namespace tutti::api

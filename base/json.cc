@@ -2,6 +2,9 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 
 #include <rapidjson/memorystream.h>
 #include <rapidjson/reader.h>
@@ -85,17 +88,27 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
   explicit Builder(bool lenient) : lenient_(lenient) {}
 
   Json Take() { return std::move(root_); }
+  [[nodiscard]] bool NumberTooBig() const { return number_too_big_; }
 
   bool Null() { return Put(Json()); }
   bool Bool(bool value) { return Put(Json(value)); }
-  bool Int(int value) { return Put(Json(value)); }
-  bool Uint(unsigned value) { return Put(Json(static_cast<int64_t>(value))); }
-  bool Int64(int64_t value) { return Put(Json(value)); }
-  bool Uint64(uint64_t value) {
-    return Put(value <= static_cast<uint64_t>(INT64_MAX) ? Json(static_cast<int64_t>(value))
-                                                         : Json(static_cast<double>(value)));
+  // Numbers come as text: RapidJSON's own conversion reads 0e40 as something else than 0.
+  bool RawNumber(const char* text, rapidjson::SizeType size, bool) {
+    int64_t integer = 0;
+    const char* end = text + size;
+    if (const auto [stop, error] = std::from_chars(text, end, integer);
+        error == std::errc() && stop == end) {
+      return Put(Json(integer));
+    }
+    double real = 0;
+    const auto [stop, error] = std::from_chars(text, end, real);
+    if (error == std::errc::result_out_of_range) {  // beyond a double, or closer to 0 than any
+      real = std::strtod(std::string(text, size).c_str(), nullptr);
+      number_too_big_ = !std::isfinite(real);
+      return !number_too_big_ && Put(Json(real));
+    }
+    return error == std::errc() && stop == end && Put(Json(real));
   }
-  bool Double(double value) { return Put(Json(value)); }
   bool String(const char* text, rapidjson::SizeType size, bool) {
     return Put(Json(std::string_view(text, size)));
   }
@@ -151,15 +164,20 @@ class Builder : public rapidjson::BaseReaderHandler<rapidjson::UTF8<>, Builder> 
   Json root_;
   std::vector<Level> open_;
   size_t skipped_ = 0;
+  bool number_too_big_ = false;
 };
 
 Result<Json> ParseSlowly(std::string_view text, bool lenient) {
   rapidjson::MemoryStream stream(text.data(), text.size());
   rapidjson::Reader reader;
   Builder builder(lenient);
-  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag |
+  constexpr unsigned kFlags = rapidjson::kParseIterativeFlag |
+                              rapidjson::kParseNumbersAsStringsFlag |
                               rapidjson::kParseValidateEncodingFlag;
   if (!reader.Parse<kFlags>(stream, builder)) {
+    if (builder.NumberTooBig()) {
+      return Fail(ErrorCode::kDecode, "JSON: number too big for a double");
+    }
     return Fail(ErrorCode::kDecode,
                 reader.GetParseErrorCode() == rapidjson::kParseErrorTermination
                     ? "JSON: nested deeper than " + std::to_string(kMaxDepth)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small JSON value with the order of members kept, parsed by simdjson and written by RapidJSON
-// (both only inside json.cc). Integers stay integers (int64), so that a value read and written again
-// is the same number. Values are plain data: copy, move, compare. Not thread-safe.
+// (both only inside json.cc). Integers stay integers (int64), so that a value read and written
+// again is the same number. Values are plain data: copy, move, compare. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,17 @@ class Json {
   using Object = std::vector<Member>;  // in order; keys unique after Parse (the last one wins)
 
   Json() = default;
-  Json(std::nullptr_t) {}                                        // NOLINT(google-explicit-constructor)
-  Json(bool value) : value_(value) {}                            // NOLINT(google-explicit-constructor)
-  Json(int value) : value_(static_cast<int64_t>(value)) {}       // NOLINT(google-explicit-constructor)
-  Json(int64_t value) : value_(value) {}                         // NOLINT(google-explicit-constructor)
-  Json(double value) : value_(value) {}                          // NOLINT(google-explicit-constructor)
-  Json(const char* value) : value_(std::string(value)) {}        // NOLINT(google-explicit-constructor)
-  Json(std::string_view value) : value_(std::string(value)) {}   // NOLINT(google-explicit-constructor)
-  Json(std::string value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
-  Json(Array value) : value_(std::move(value)) {}                // NOLINT(google-explicit-constructor)
-  Json(Object value) : value_(std::move(value)) {}               // NOLINT(google-explicit-constructor)
+  Json(std::nullptr_t) {}                                   // NOLINT(google-explicit-constructor)
+  Json(bool value) : value_(value) {}                       // NOLINT(google-explicit-constructor)
+  Json(int value) : value_(static_cast<int64_t>(value)) {}  // NOLINT(google-explicit-constructor)
+  Json(int64_t value) : value_(value) {}                    // NOLINT(google-explicit-constructor)
+  Json(double value) : value_(value) {}                     // NOLINT(google-explicit-constructor)
+  Json(const char* value) : value_(std::string(value)) {}   // NOLINT(google-explicit-constructor)
+  Json(std::string_view value)
+      : value_(std::string(value)) {}                    // NOLINT(google-explicit-constructor)
+  Json(std::string value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Json(Array value) : value_(std::move(value)) {}        // NOLINT(google-explicit-constructor)
+  Json(Object value) : value_(std::move(value)) {}       // NOLINT(google-explicit-constructor)
 
   // Json::Obj({{"a", 1}, {"b", "x"}}), Json::Arr({1, 2})
   static Json Obj(std::initializer_list<Member> members = {}) { return Json(Object(members)); }
@@ -72,7 +73,7 @@ class Json {
   [[nodiscard]] Object& MutableObject();
   [[nodiscard]] Array& MutableArray();
 
-  [[nodiscard]] std::string Dump() const;  // compact, members in order
+  [[nodiscard]] std::string Dump() const;        // compact, members in order
   [[nodiscard]] std::string DumpSorted() const;  // members sorted: equal content gives equal text
 
   friend bool operator==(const Json& a, const Json& b);  // members compared regardless of order

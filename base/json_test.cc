@@ -100,6 +100,17 @@ TEST(JsonTest, IntegersBeyond64BitsBecomeDoublesWithoutSpoilingTheRest) {
   EXPECT_FALSE(Json::Parse("[100000000000000000000").has_value());
 }
 
+TEST(JsonTest, NumbersBesideABigIntegerKeepTheirValues) {
+  const auto json =
+      Json::Parse("[18446744073709551616,0e40,-0e161,0.1,1e-400,-7,9223372036854775807]");
+  ASSERT_TRUE(json.has_value());
+  EXPECT_EQ(*json, Json::Arr({18446744073709551616.0, 0.0, -0.0, 0.1, 0.0, -7, INT64_MAX}));
+  EXPECT_TRUE(json->AsArray()[6].IsInt());
+  const auto too_big = Json::Parse("[18446744073709551616,1e999]");
+  ASSERT_FALSE(too_big.has_value());
+  EXPECT_EQ(too_big.error().message, "JSON: number too big for a double");
+}
+
 TEST(JsonTest, OnlyTheLenientParserTakesDeepNesting) {
   const auto nested = [](size_t depth) {
     return R"({"x":)" + std::string(depth, '[') + std::string(depth, ']') + R"(,"y":1})";

@@ -55,21 +55,21 @@ using Status = Result<void>;
 #define TUTTI_CONCAT(a, b) TUTTI_CONCAT_(a, b)
 
 // TRY(expr): returns the error of a Status/Result from the enclosing function.
-#define TRY(expr)                                     \
-  do {                                                \
-    auto&& try_result_ = (expr);                      \
-    if (!try_result_) {                               \
+#define TRY(expr)                                         \
+  do {                                                    \
+    auto&& try_result_ = (expr);                          \
+    if (!try_result_) {                                   \
       return tutti::Fail(std::move(try_result_.error())); \
-    }                                                 \
+    }                                                     \
   } while (false)
 
 // TRY_ASSIGN(auto x, expr): x is the value, or the error is returned.
 #define TRY_ASSIGN(lhs, expr) TRY_ASSIGN_(TUTTI_CONCAT(try_value_, __LINE__), lhs, expr)
-#define TRY_ASSIGN_(tmp, lhs, expr)          \
-  auto tmp = (expr);                         \
-  if (!tmp) {                                \
+#define TRY_ASSIGN_(tmp, lhs, expr)             \
+  auto tmp = (expr);                            \
+  if (!tmp) {                                   \
     return tutti::Fail(std::move(tmp.error())); \
-  }                                          \
+  }                                             \
   lhs = std::move(*tmp)
 
 }  // namespace tutti

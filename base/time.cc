@@ -66,7 +66,8 @@ Result<Time> ParseTime(std::string_view text) {
       !ReadDigits(text, at, 2, s)) {
     return bad();
   }
-  const year_month_day date{year(y), month(static_cast<unsigned>(mo)), day(static_cast<unsigned>(d))};
+  const year_month_day date{year(y), month(static_cast<unsigned>(mo)),
+                            day(static_cast<unsigned>(d))};
   if (!date.ok() || h > 23 || mi > 59 || s > 60) {
     return bad();
   }
@@ -116,8 +117,8 @@ std::string FormatMicroTime(Time time) {
 
 Result<Duration> ParseDuration(std::string_view text) {
   const auto bad = [&] {
-    return Fail(ErrorCode::kInvalid, "not a duration like 1h30m, 15s or 300ms: \"" +
-                                         std::string(text) + "\"");
+    return Fail(ErrorCode::kInvalid,
+                "not a duration like 1h30m, 15s or 300ms: \"" + std::string(text) + "\"");
   };
   if (text == "0") {
     return Duration(0);

@@ -30,7 +30,8 @@ TEST(TimeTest, DurationsUseGosNotation) {
   EXPECT_EQ(*ParseDuration("300ms"), 300ms);
   EXPECT_EQ(*ParseDuration("0"), 0s);
   EXPECT_EQ(*ParseDuration("-5s"), -5s);
-  for (const char* text : {"", "5", "s", "5 s", "1h5", "1.2.3s", "5d", "-", "99999999999999999999h"}) {
+  for (const char* text :
+       {"", "5", "s", "5 s", "1h5", "1.2.3s", "5d", "-", "99999999999999999999h"}) {
     EXPECT_FALSE(ParseDuration(text)) << text;
   }
   EXPECT_EQ(FormatDuration(1h + 15min + 30s + 500ms), "1h15m30.5s");

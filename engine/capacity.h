@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is there a place for all pods of a gang at once? The model of free capacity is kube-scheduler's own
-// (filters NodeResourcesFit, NodeUnschedulable, TaintToleration, NodeAffinity, NodeName, NodePorts of
-// the 1.36 default profile): allocatable minus all non-terminal pods, terminating ones included, minus
-// reservations of gangs that were promised a place and are not bound yet.
+// Is there a place for all pods of a gang at once? The model of free capacity is kube-scheduler's
+// own (filters NodeResourcesFit, NodeUnschedulable, TaintToleration, NodeAffinity, NodeName,
+// NodePorts of the 1.36 default profile): allocatable minus all non-terminal pods, terminating ones
+// included, minus reservations of gangs that were promised a place and are not bound yet.
 //
-// Pure data: no I/O, no clock, no thread; same calls, same answers. Not thread-safe. Complexity of a
-// check is O(nodes) per distinct pod shape.
+// Pure data: no I/O, no clock, no thread; same calls, same answers. Not thread-safe. Complexity of
+// a check is O(nodes) per distinct pod shape.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace tutti::engine {
 struct GangPodSet {
   std::string name;
   int32_t count = 0;
-  std::shared_ptr<const api::PodShape> shape;   // never null
-  api::StringMap node_selector;                 // nodeLabels of the assigned flavors
-  std::vector<api::Toleration> tolerations;     // tolerations of the assigned flavors
+  std::shared_ptr<const api::PodShape> shape;  // never null
+  api::StringMap node_selector;                // nodeLabels of the assigned flavors
+  std::vector<api::Toleration> tolerations;    // tolerations of the assigned flavors
 };
 
 struct Gang {
@@ -49,8 +49,8 @@ enum class FitKind {
 struct FitResult {
   FitKind kind = FitKind::kFits;
   Placement placement;  // for kFits (and a best guess for kUndecided)
-  // For a person, e.g. "18 of 32 pods fit now; per pod nvidia.com/gpu 8: 14 more nodes with that much
-  // free are needed (40 nodes match, 22 are full, 3 are cordoned)".
+  // For a person, e.g. "18 of 32 pods fit now; per pod nvidia.com/gpu 8: 14 more nodes with that
+  // much free are needed (40 nodes match, 22 are full, 3 are cordoned)".
   std::string message;
 };
 
@@ -61,12 +61,12 @@ class Capacity {
   virtual void SetNode(const api::Node& node) = 0;
   virtual void RemoveNode(const std::string& name) = 0;
 
-  // A pod that is bound to `node` and not terminal. `gang` is the id of the workload that it belongs
-  // to ("" = foreign) and `pod_set` the podset's name: binding a pod uses up one slot of that gang's
-  // reservation, on the same node if one is left there, else any other of the podset.
-  // Calling it again for the same uid replaces what was known. A slot is used when a pod becomes known
-  // as a pod of that gang and podset; pods known before Reserve use none, a used slot stays used when
-  // its pod goes.
+  // A pod that is bound to `node` and not terminal. `gang` is the id of the workload that it
+  // belongs to ("" = foreign) and `pod_set` the podset's name: binding a pod uses up one slot of
+  // that gang's reservation, on the same node if one is left there, else any other of the podset.
+  // Calling it again for the same uid replaces what was known. A slot is used when a pod becomes
+  // known as a pod of that gang and podset; pods known before Reserve use none, a used slot stays
+  // used when its pod goes.
   virtual void SetPod(const std::string& uid, const std::string& node,
                       std::shared_ptr<const api::PodShape> shape, const std::string& gang,
                       const std::string& pod_set) = 0;
@@ -74,17 +74,18 @@ class Capacity {
 
   // All pods of all podsets together, or nothing. Deterministic: nodes are tried in an order that
   // packs (fullest suitable node first, then name). Exact for gangs of identical pods; for unlike
-  // pods a search with a step budget, whose failure is reported as kNotNow with a message saying so.
+  // pods a search with a step budget, whose failure is reported as kNotNow with a message saying
+  // so.
   [[nodiscard]] virtual FitResult Check(const Gang& gang) const = 0;
 
-  // True only if the gang fits now AND keeps fitting however the scheduler places the unbound pods of
-  // other gangs' reservations: it scores nodes by itself and may bind an in-flight pod elsewhere than
-  // planned, so a plan alone does not prove that a second gang released meanwhile will land.
-  // Sufficient, not necessary: every in-flight pod is taken to destroy as many places as one pod of its
-  // size can on the worst node that admits both, for all podsets at once. Exact when nothing is in
-  // flight, or when nothing in flight can reach a node of this gang; always false for kUndecided.
-  // Can become true when an in-flight pod binds, without a growth of Version().
-  // It doesn't cover pods that nobody knows of yet, nor (unlike pods) that the scheduler finds the
+  // True only if the gang fits now AND keeps fitting however the scheduler places the unbound pods
+  // of other gangs' reservations: it scores nodes by itself and may bind an in-flight pod elsewhere
+  // than planned, so a plan alone does not prove that a second gang released meanwhile will land.
+  // Sufficient, not necessary: every in-flight pod is taken to destroy as many places as one pod of
+  // its size can on the worst node that admits both, for all podsets at once. Exact when nothing is
+  // in flight, or when nothing in flight can reach a node of this gang; always false for
+  // kUndecided. Can become true when an in-flight pod binds, without a growth of Version(). It
+  // doesn't cover pods that nobody knows of yet, nor (unlike pods) that the scheduler finds the
   // packing.
   [[nodiscard]] virtual bool FitsWhateverInFlight(const Gang& gang) const = 0;
 
@@ -97,8 +98,8 @@ class Capacity {
   // Pods of this podset that are known (SetPod) as bound, with or without a reservation.
   [[nodiscard]] virtual int32_t Bound(const std::string& gang_id,
                                       const std::string& pod_set) const = 0;
-  // Same, limited to slots on nodes that no longer exist or no longer admit the pod (cordoned, taint,
-  // shrunk): such a plan will not land as planned.
+  // Same, limited to slots on nodes that no longer exist or no longer admit the pod (cordoned,
+  // taint, shrunk): such a plan will not land as planned.
   [[nodiscard]] virtual bool PlanBroken(const std::string& gang_id) const = 0;
 
   // Nodes that match a set of labels (a flavor's nodeLabels): are there any at all?

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deciding part: queues, quota (flavors, cohorts, borrowing and lending limits) and the whole-gang
-// capacity check, in one pass. Pure: no I/O, no clock, no thread, no log. Total: every call has a
-// defined answer for every input. The same calls in the same order give the same decisions, byte for
-// byte. Not thread-safe; owned by the loop thread.
+// The deciding part: queues, quota (flavors, cohorts, borrowing and lending limits) and the
+// whole-gang capacity check, in one pass. Pure: no I/O, no clock, no thread, no log. Total: every
+// call has a defined answer for every input. The same calls in the same order give the same
+// decisions, byte for byte. Not thread-safe; owned by the loop thread.
 //
-// Rules: Kueue's admission semantics (docs/engine.md names the rule for each step); one difference in
-// form: the cycle is repeated on the assumed state until nothing changes, so a pass admits everything
-// that fits now.
+// Rules: Kueue's admission semantics (docs/engine.md names the rule for each step); one difference
+// in form: the cycle is repeated on the assumed state until nothing changes, so a pass admits
+// everything that fits now.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ enum class CapacityMode {
 
 struct PodSetInput {
   std::string name;
-  int32_t count = 0;                // effective: spec count minus reclaimable pods
+  int32_t count = 0;  // effective: spec count minus reclaimable pods
   std::optional<int32_t> min_count;
-  api::Amounts requests;            // per pod, as quota counts them (after exclusions, transformations)
+  api::Amounts requests;  // per pod, as quota counts them (after exclusions, transformations)
   std::shared_ptr<const api::PodShape> shape;  // never null
 };
 
@@ -57,8 +57,8 @@ struct WorkloadInput {
 struct PodSetDecision {
   std::string name;
   int32_t count = 0;
-  api::StringMap flavors;   // resource -> flavor
-  api::Amounts usage;       // total for `count` pods, resource `pods` included when covered
+  api::StringMap flavors;  // resource -> flavor
+  api::Amounts usage;      // total for `count` pods, resource `pods` included when covered
 };
 
 struct AdmitDecision {
@@ -66,24 +66,24 @@ struct AdmitDecision {
   std::string cluster_queue;
   std::vector<PodSetDecision> pod_sets;
   bool borrows = false;
-  bool placed = false;   // a place was proven and reserved in Capacity under `id`
-  // What is reserved in Capacity; slot.pod_set is an index into pod_sets. Not empty and `placed` false:
-  // a best guess (kUndecided).
+  bool placed = false;  // a place was proven and reserved in Capacity under `id`
+  // What is reserved in Capacity; slot.pod_set is an index into pod_sets. Not empty and `placed`
+  // false: a best guess (kUndecided).
   Placement placement;
-  std::string note;      // kObserve, kUndecided: what was not proven
+  std::string note;  // kObserve, kUndecided: what was not proven
 };
 
 // Kueue's granular reasons (gate UnadmittedWorkloadsObservability) plus ours.
 enum class PendingReason {
-  kMisconfigured,        // queue, ClusterQueue or flavor missing, namespace mismatch, bad requests
-  kSuspended,            // LocalQueue or ClusterQueue stopped or inactive
-  kNoMatchingFlavor,     // no flavor that the pods can use (taints, affinity) or resource not covered
-  kExceedsMaxQuota,      // more than could ever be available to the ClusterQueue
-  kWaitingForQuota,      // fits the maximum, not now
-  kNeverFitsCluster,     // no place even on the empty cluster
-  kWaitingForCapacity,   // quota is there, a place for the whole gang is not
-  kBehindHead,           // StrictFIFO: waits for an older workload
-  kPendingEvaluation,    // not tried yet
+  kMisconfigured,     // queue, ClusterQueue or flavor missing, namespace mismatch, bad requests
+  kSuspended,         // LocalQueue or ClusterQueue stopped or inactive
+  kNoMatchingFlavor,  // no flavor that the pods can use (taints, affinity) or resource not covered
+  kExceedsMaxQuota,   // more than could ever be available to the ClusterQueue
+  kWaitingForQuota,   // fits the maximum, not now
+  kNeverFitsCluster,  // no place even on the empty cluster
+  kWaitingForCapacity,  // quota is there, a place for the whole gang is not
+  kBehindHead,          // StrictFIFO: waits for an older workload
+  kPendingEvaluation,   // not tried yet
 };
 [[nodiscard]] std::string_view ToString(PendingReason reason);
 
@@ -94,8 +94,9 @@ struct PendingDecision {
 };
 
 struct PassResult {
-  std::vector<AdmitDecision> admitted;   // in order of admission
-  std::vector<PendingDecision> pending;  // only those whose reason or message changed since last told
+  std::vector<AdmitDecision> admitted;  // in order of admission
+  std::vector<PendingDecision>
+      pending;  // only those whose reason or message changed since last told
   int cycles = 0;
 };
 
@@ -103,16 +104,17 @@ struct PassResult {
 struct FlavorUsage {
   std::string flavor;
   std::string resource;
-  int64_t reserved = 0;   // workloads with quota reserved
-  int64_t admitted = 0;   // of these, admitted ones
-  int64_t borrowed = 0;   // max(0, reserved - nominal)
+  int64_t reserved = 0;  // workloads with quota reserved
+  int64_t admitted = 0;  // of these, admitted ones
+  int64_t borrowed = 0;  // max(0, reserved - nominal)
   int64_t nominal = 0;
 };
 struct QueueReport {
   int32_t pending = 0;
   int32_t reserving = 0;
   int32_t admitted = 0;
-  std::vector<FlavorUsage> usage;  // every flavor and resource of the queue, zeros included, spec order
+  std::vector<FlavorUsage>
+      usage;  // every flavor and resource of the queue, zeros included, spec order
 };
 
 // Why a ClusterQueue can't admit: reason and message of its Active condition ("" = active).
@@ -134,8 +136,9 @@ class Engine {
   virtual void RemoveCohort(const std::string& name) = 0;
   virtual void SetClusterQueue(const api::ClusterQueue& queue) = 0;
   virtual void RemoveClusterQueue(const std::string& name) = 0;
-  // A reason from outside that keeps the ClusterQueue inactive (a missing AdmissionCheck, say); shown by
-  // Health after the engine's own reasons. "" = none. Kept for a ClusterQueue that does not exist yet.
+  // A reason from outside that keeps the ClusterQueue inactive (a missing AdmissionCheck, say);
+  // shown by Health after the engine's own reasons. "" = none. Kept for a ClusterQueue that does
+  // not exist yet.
   virtual void SetQueueProblem(const std::string& cluster_queue, const std::string& reason,
                                const std::string& message) = 0;
   virtual void SetLocalQueue(const api::LocalQueue& queue) = 0;
@@ -171,9 +174,11 @@ class Engine {
   [[nodiscard]] virtual QueueReport Report(const std::string& cluster_queue) const = 0;
   [[nodiscard]] virtual QueueReport ReportLocal(const api::ObjectKey& local_queue) const = 0;
   // Ids of pending workloads of a ClusterQueue in queue order.
-  [[nodiscard]] virtual std::vector<std::string> PendingOrder(const std::string& cluster_queue) const = 0;
+  [[nodiscard]] virtual std::vector<std::string> PendingOrder(
+      const std::string& cluster_queue) const = 0;
   [[nodiscard]] virtual std::optional<PendingDecision> WhyPending(const std::string& id) const = 0;
-  [[nodiscard]] virtual std::vector<std::string> QueuesUsingFlavor(const std::string& flavor) const = 0;
+  [[nodiscard]] virtual std::vector<std::string> QueuesUsingFlavor(
+      const std::string& flavor) const = 0;
 
   // The invariants of architecture.md that concern the engine, recomputed from scratch: usage sums,
   // limits, one state per workload, no node promised twice. "" or what is wrong.

@@ -127,7 +127,7 @@ class Twin {
       Step();
       const std::string wrong = engine_->SanityCheck();
       ASSERT_EQ(wrong, "") << "step " << step << "\n" << log_;
-      if (Roll(3) == 0) {
+      if (Roll(4) == 0) {
         Pass();
         if (testing::Test::HasFailure()) {
           FAIL() << "step " << step << "\n" << log_;
@@ -141,7 +141,7 @@ class Twin {
   int Roll(int sides) { return static_cast<int>(random_() % static_cast<uint32_t>(sides)); }
 
   void Step() {
-    switch (Roll(16)) {
+    switch (Roll(18)) {
       case 0:
         SetQueue(Roll(4));
         break;
@@ -194,6 +194,14 @@ class Twin {
         break;
       case 10:
         Back();
+        break;
+      case 11:
+        Forget();
+        break;
+      case 12:
+        for (int index = 0; index < 6; ++index) {
+          SetPending();
+        }
         break;
       default:
         SetPending();
@@ -338,7 +346,19 @@ class Twin {
     reserved_.erase(at);
   }
 
-  // A reservation made by somebody else, or one that fell through.
+  // A waiting workload is deleted.
+  void Forget() {
+    if (pending_.empty()) {
+      return;
+    }
+    auto at = pending_.begin();
+    std::advance(at, Roll(static_cast<int>(pending_.size())));
+    log_ += "forget " + at->first + "\n";
+    engine_->Remove(at->first);
+    pending_.erase(at);
+  }
+
+  // An admission that fell through.
   void Back() {
     if (reserved_.empty()) {
       return;
@@ -352,6 +372,7 @@ class Twin {
     log_ += "back " + input.id + "\n";
   }
 
+  // A reservation that the API has, whoever made it.
   void Reserve() {
     const WorkloadInput input = Input(30 + Roll(5));
     api::Admission admission;
@@ -669,7 +690,7 @@ TEST(EngineTwinTest, QuotaDecisionsAreLegalAndComplete) {
   const uint32_t seeds = Seeds(400);
   for (uint32_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Twin(seed, /*with_nodes=*/false).Run(40);
+    Twin(seed, /*with_nodes=*/false).Run(60);
   }
 }
 
@@ -677,7 +698,7 @@ TEST(EngineTwinTest, PlacesAndQuotaGoTogether) {
   const uint32_t seeds = Seeds(150);
   for (uint32_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Twin(seed, /*with_nodes=*/true).Run(40);
+    Twin(seed, /*with_nodes=*/true).Run(60);
   }
 }
 
@@ -685,8 +706,8 @@ TEST(EngineTwinTest, SameCallsGiveTheSameDecisions) {
   for (uint32_t seed = 1; seed <= 50; ++seed) {
     Twin one(seed, /*with_nodes=*/true);
     Twin two(seed, /*with_nodes=*/true);
-    one.Run(40);
-    two.Run(40);
+    one.Run(60);
+    two.Run(60);
     ASSERT_EQ(one.log(), two.log());
   }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the reconcilers' data to the parts that act on it: history rows to the ledger, samples to the
-// metrics, settings to options. Pure conversions.
+// From the reconcilers' data to the parts that act on it: history rows to the ledger, samples to
+// the metrics, settings to options. Pure conversions.
 #pragma once
 
+#include "kube/client.h"
 #include "operator/config.h"
 #include "operator/metrics.h"
-#include "kube/client.h"
 #include "reconciler/options.h"
 #include "reconciler/output.h"
 #include "storage/ledger.h"
@@ -19,8 +19,8 @@ namespace tutti {
 
 struct ServerFacts {
   kube::Discovery discovery;
-  bool join_policy = false;   // the policy that puts labelled pods into their group is installed
-  bool autoscaler = false;    // an autoscaler's API group or status was found
+  bool join_policy = false;  // the policy that puts labelled pods into their group is installed
+  bool autoscaler = false;   // an autoscaler's API group or status was found
 };
 
 [[nodiscard]] reconciler::Options ToOptions(const Config& config, const ServerFacts& facts);

@@ -39,8 +39,8 @@ std::vector<std::string> OtherControllers(const GuardInput& input, Time now) {
     const auto renewed = ParseTime(spec["renewTime"].AsString());
     const auto life = std::chrono::seconds(spec["leaseDurationSeconds"].AsInt(15));
     if (renewed && now < *renewed + kLivesPerLease * life) {
-      found.push_back("Lease " + ns + "/" + std::string(names::kLeaseName) + " is held by " + holder +
-                      " (renewed " + spec["renewTime"].AsString() +
+      found.push_back("Lease " + ns + "/" + std::string(names::kLeaseName) + " is held by " +
+                      holder + " (renewed " + spec["renewTime"].AsString() +
                       "): scale that controller to zero first");
     }
   }

@@ -38,7 +38,8 @@ TEST(GuardTest, LiveLeaseInAnotherNamespaceIsNamed) {
 }
 
 TEST(GuardTest, ReleasedExpiredAndOwnLeasesAreNobody) {
-  EXPECT_TRUE(OtherControllers(WithLease("kueue-system", "", "2026-11-30T08:59:50Z"), kNow).empty());
+  EXPECT_TRUE(
+      OtherControllers(WithLease("kueue-system", "", "2026-11-30T08:59:50Z"), kNow).empty());
   EXPECT_TRUE(
       OtherControllers(WithLease("kueue-system", "kueue-0", "2026-11-30T08:50:00Z"), kNow).empty());
   EXPECT_TRUE(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started) and
-// `tutti version`. Signals are taken by one thread that only asks the manager to stop.
+// The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started)
+// and `tutti version`. Signals are taken by one thread that only asks the manager to stop.
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -69,9 +69,10 @@ int RunOperator(const Flags& flags) {
   for (const std::string& note : config->notes) {
     log::Warn("configuration", {{"note", note}});
   }
-  if (flags.kubeconfig.empty() && access("/var/run/secrets/kubernetes.io/serviceaccount/token",
-                                         R_OK) != 0) {
-    log::Error("no credentials: give --kubeconfig FILE, or run in a pod with a service account", {});
+  if (flags.kubeconfig.empty() &&
+      access("/var/run/secrets/kubernetes.io/serviceaccount/token", R_OK) != 0) {
+    log::Error("no credentials: give --kubeconfig FILE, or run in a pod with a service account",
+               {});
     return kExitUsage;
   }
 
@@ -111,8 +112,8 @@ int Main(int argc, char** argv) {
         ->check(CLI::ExistingFile);
     command.add_option("--feature-gates", flags.feature_gates, "Name=true|false,…");
     command.add_option("--zap-log-level", flags.log_level, "debug, info, warn, error or a number");
-    for (const char* accepted : {"--zap-devel", "--zap-encoder", "--zap-stacktrace-level",
-                                 "--zap-time-encoding"}) {
+    for (const char* accepted :
+         {"--zap-devel", "--zap-encoder", "--zap-stacktrace-level", "--zap-time-encoding"}) {
       command.add_option_function<std::string>(
           accepted, [](const std::string&) {}, "Accepted for Kueue's manifests; no effect");
     }

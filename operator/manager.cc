@@ -108,7 +108,18 @@ class Manager::Impl {
     kube::EventOptions event_options;
     event_options.instance = options_.identity;
     events_.emplace(event_options, [this](const std::string& key, api::WriteRequest request) {
-      executor_->Submit(key, {std::move(request)}, 0, {}, kube::WritePriority::kBackground);
+      executor_->Submit(
+          key, {std::move(request)}, 0,
+          [](const kube::WriteOutcome& outcome) {
+            if (outcome.result) {
+              return;
+            }
+            const ErrorCode code = outcome.result.error().code;
+            const bool refused = code == ErrorCode::kInvalid || code == ErrorCode::kForbidden;
+            log::Write(refused ? log::Level::kWarn : log::Level::kDebug, "event not written",
+                       {{"error", outcome.result.error().message}});
+          },
+          kube::WritePriority::kBackground);
     });
     metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
     metrics_.Set(Metric::kBuildInfo,
@@ -188,11 +199,19 @@ class Manager::Impl {
     client_->GetPath("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/" +
                          std::string(kJoinPolicy),
                      [this](Result<Json> policy) {
-                       loop_.Post([this, found_it = policy.has_value()] {
-                         facts_.join_policy = found_it;
-                         Configure();
-                       });
+                       loop_.Post([this, policy = std::move(policy)] { OnJoinPolicy(policy); });
                      });
+  }
+
+  void OnJoinPolicy(const Result<Json>& policy) {
+    // Only a clear no means that it is not there: the choice lasts as long as the process.
+    if (!policy && policy.error().code != ErrorCode::kNotFound) {
+      Retry("can't look for the policy " + std::string(kJoinPolicy), policy.error(),
+            &Impl::Discover);
+      return;
+    }
+    facts_.join_policy = policy.has_value();
+    Configure();
   }
 
   void Configure() {

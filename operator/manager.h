@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The running operator: connects to the API server, keeps the watches, feeds the controller core and
-// carries out what it says, as long as this process is the leader and nobody else works on the same
-// kinds. Everything below runs on the loop thread; Run() is that thread.
+// The running operator: connects to the API server, keeps the watches, feeds the controller core
+// and carries out what it says, as long as this process is the leader and nobody else works on the
+// same kinds. Everything below runs on the loop thread; Run() is that thread.
 #pragma once
 
 #include <functional>

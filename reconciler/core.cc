@@ -12,6 +12,12 @@ namespace {
 
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100);
 constexpr Duration kLastRetry = std::chrono::seconds(30);
+// So often an admission whose write may have been carried out is tried again before it is given up.
+constexpr int kAdmissionTries = 4;
+
+bool Refused(ErrorCode code) {
+  return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden;
+}
 
 }  // namespace
 
@@ -71,7 +77,9 @@ void Core::DirtyLocal(const api::ObjectKey& local_queue) {
 }
 
 void Core::WakeAt(Unit& unit, Time when) {
-  if (unit.wake_at == when) {
+  // An earlier one stays: when it is due, the unit is looked at and asks again for what comes
+  // later.
+  if (unit.wake_at != kNoTime && unit.wake_at <= when) {
     return;
   }
   if (unit.wake_at != kNoTime) {
@@ -198,27 +206,41 @@ void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
   }
   Unit& unit = found->second;
   unit.in_flight = 0;
-  unit.creating = false;
+  const bool created = std::exchange(unit.creating, false);
+  const bool told_pending = std::exchange(unit.pending_in_flight, false);
   if (!error.has_value()) {
     unit.failures = 0;
+    unit.refusals = 0;
     unit.retry_at = kNoTime;
+    if (told_pending) {
+      unit.pending.reset();
+    }
   } else {
-    // An admission that could not be written is taken back; the next pass decides again.
-    if (unit.assumed.has_value()) {
-      const auto workload = world_.workloads.Find(key);
-      if (workload == nullptr || !workload->QuotaReserved()) {
+    ++unit.failures;
+    const bool refused = Refused(error->code);
+    if (refused) {
+      ++unit.refusals;
+      unit.refusal = error->message;
+    }
+    const auto workload = world_.workloads.Find(key);
+    if (unit.assumed.has_value() && (workload == nullptr || !workload->QuotaReserved())) {
+      // An admission that was not written is taken back; the next pass decides again. Where it may
+      // have been written and only the answer is lost, or the cache is behind, it keeps its place:
+      // nobody else may get the quota before that is known.
+      if (refused || error->code == ErrorCode::kNotFound || unit.failures > kAdmissionTries) {
         LeaveEngine(unit);
       }
+    } else if (created && refused) {
+      LeaveEngine(unit);  // a job that can't have a Workload stands in nobody's way
     }
-    ++unit.failures;
     // A stale version or a name that exists is settled by the next look at the object.
     const bool settle_now =
         (error->code == ErrorCode::kConflict || error->code == ErrorCode::kAlreadyExists ||
          error->code == ErrorCode::kNotFound) &&
         unit.failures <= 2;
-    unit.retry_at = now_ + (settle_now ? Duration(0)
-                                       : Backoff(unit.failures, kFirstRetry, kLastRetry));
-    if (error->code == ErrorCode::kInvalid || error->code == ErrorCode::kForbidden) {
+    unit.retry_at =
+        now_ + (settle_now ? Duration(0) : Backoff(unit.failures, kFirstRetry, kLastRetry));
+    if (refused) {
       const auto job = world_.job_by_uid.find(unit.job_uid);
       if (job != world_.job_by_uid.end()) {
         if (const auto object = world_.jobs.Find(job->second)) {
@@ -282,14 +304,14 @@ void Core::RunPass() {
   ++out_.passes;
   for (const engine::PendingDecision& decision : pass.pending) {
     const auto slash = decision.id.find('/');
-    const auto found =
-        units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
+    const auto found = units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
     if (found == units_.end()) {
       continue;
     }
     Unit& unit = found->second;
-    if (!unit.pending.has_value()) {
+    if (!unit.pending.has_value() || unit.pending_in_flight) {
       unit.pending_since = now_;
+      unit.pending_in_flight = false;
     }
     unit.pending = decision;
     const bool at_once = CoarseReason(decision.reason) == reason::kInadmissible;
@@ -305,8 +327,7 @@ void Core::RunPass() {
 void Core::ApplyAdmissions(const engine::PassResult& pass) {
   for (const engine::AdmitDecision& decision : pass.admitted) {
     const auto slash = decision.id.find('/');
-    const auto found =
-        units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
+    const auto found = units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
     if (found == units_.end()) {
       engine_->Remove(decision.id);
       out_.bugs.push_back("the engine admitted an unknown workload: " + decision.id);
@@ -316,8 +337,10 @@ void Core::ApplyAdmissions(const engine::PassResult& pass) {
     unit.assumed = decision;
     unit.assumed_at = now_;
     unit.in_engine = Unit::InEngine::kReserved;
+    unit.reserved_in = decision.cluster_queue;
     unit.engine_key.clear();
     unit.pending.reset();
+    unit.pending_in_flight = false;
     unit.planned_nodes.clear();
     for (const engine::PlacementSlot& slot : decision.placement) {
       if (std::find(unit.planned_nodes.begin(), unit.planned_nodes.end(), slot.node) ==

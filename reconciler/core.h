@@ -10,9 +10,9 @@
 //
 // Loop thread only. Deterministic: same calls, same output.
 //
-// Protocol of one job (docs/lifecycle.md): held -> Workload created -> quota and place reserved in one
-// pass -> status written -> PodGroup created and Job released -> landing watched -> finished, or taken
-// back whole: evicted, suspended, restored as submitted, requeued.
+// Protocol of one job (docs/lifecycle.md): held -> Workload created -> quota and place reserved in
+// one pass -> status written -> PodGroup created and Job released -> landing watched -> finished,
+// or taken back whole: evicted, suspended, restored as submitted, requeued.
 #pragma once
 
 #include <cstdint>
@@ -40,26 +40,35 @@ namespace tutti::reconciler {
 
 // One workload and the job that owns it.
 struct Unit {
-  api::ObjectKey key;       // of the Workload, existing or to be created
-  std::string job_uid;      // "" = a Workload without a Job
-  uint64_t in_flight = 0;   // token of the effect under way; 0 = none
-  int failures = 0;         // of writes in a row
+  api::ObjectKey key;      // of the Workload, existing or to be created
+  std::string job_uid;     // "" = a Workload without a Job
+  uint64_t in_flight = 0;  // token of the effect under way; 0 = none
+  int failures = 0;        // of writes in a row
   Time retry_at = kNoTime;
-  Time wake_at = kNoTime;   // registered timer
+  Time wake_at = kNoTime;  // registered timer
 
   enum class InEngine { kNo, kPending, kReserved };
   InEngine in_engine = InEngine::kNo;
-  std::string engine_key;   // what the engine was told last, to tell it only changes
-  bool waiting = false;     // counted as pending though the engine does not have it (back-off, gates)
+  std::string engine_key;  // what the engine was told last, to tell it only changes
+  // The LocalQueue in which it counts as pending though the engine does not have it (back-off,
+  // gates).
+  std::optional<api::ObjectKey> waiting_in;
+  api::ObjectKey queued_in;  // LocalQueue, as the engine was told last
+  std::string reserved_in;   // ClusterQueue, as reserved last
 
   // The engine admitted it; the status is not written (or its Workload not created) yet.
   std::optional<engine::AdmitDecision> assumed;
   Time assumed_at = kNoTime;  // of the decision: what the status says, however late it is written
-  bool creating = false;    // the Workload's POST is under way
+  Time told_at = kNoTime;     // assumed_at of the decision that events and counters have
+  bool creating = false;      // the Workload's POST is under way
+  // Writes refused for good (by a rule, not by the moment) in a row, and what the last one said.
+  int refusals = 0;
+  std::string refusal;
 
   // A pending reason that is not written yet.
   std::optional<engine::PendingDecision> pending;
   Time pending_since = kNoTime;
+  bool pending_in_flight = false;  // `pending` is in the write under way
 
   // After release.
   Time released_at = kNoTime;
@@ -67,8 +76,11 @@ struct Unit {
   bool landed = false;
   std::optional<Time> unplaced_since;  // a replacement pod of a landed gang waits for a node
   std::vector<std::string> planned_nodes;
+  // Since when a PodGroup in deletion has a finalizer and no pods.
+  Time group_stuck_since = kNoTime;
 
   // Cached from the pod template of a given generation.
+  std::string shape_uid;
   int64_t shape_generation = -1;
   uint64_t shape_context = 0;
   ShapeCache::Shaped shaped;
@@ -102,7 +114,8 @@ class Core {
   void OnSynced();
   // Answer to an effect: the objects that its writes returned, in order, and the error of the first
   // write that failed. Unknown tokens are ignored.
-  void OnOutcome(uint64_t token, const std::vector<Json>& objects, const std::optional<Error>& error);
+  void OnOutcome(uint64_t token, const std::vector<Json>& objects,
+                 const std::optional<Error>& error);
 
   // Does everything that is due. Nothing is decided before OnSynced.
   Output Step(Time now);
@@ -114,7 +127,8 @@ class Core {
   [[nodiscard]] const engine::Engine& engine() const { return *engine_; }
   [[nodiscard]] const World& world() const { return world_; }
   [[nodiscard]] const std::map<api::ObjectKey, Unit>& units() const { return units_; }
-  // Engine invariants plus: every unit is in one state, nothing is assumed twice. "" or the problem.
+  // Engine invariants plus: every unit is in one state, nothing is assumed twice. "" or the
+  // problem.
   [[nodiscard]] std::string SanityCheck() const;
 
  private:
@@ -146,6 +160,7 @@ class Core {
   // inputs.cc
   void LinkPod(const api::Pod& pod);
   void RelinkPodsOf(const std::string& job_uid);
+  void UnlinkPod(const std::string& job_uid, const api::ObjectKey& pod);
   void RefreshCapacityModes();
   [[nodiscard]] engine::CapacityMode ModeOf(const api::ResourceFlavor& flavor) const;
   [[nodiscard]] bool Managed(const api::Job& job) const;
@@ -153,6 +168,8 @@ class Core {
   // units.cc: the state machine; each returns after at most one effect
   void ReconcileUnit(Unit& unit);
   void ReconcileWithoutJob(Unit& unit, const api::Workload& workload);
+  void ReconcileDuplicate(Unit& unit, const api::Job& job, const api::Workload* workload);
+  void Forget(const api::ObjectKey& unit);
   void ReconcileFinished(Unit& unit, const api::Job& job, const api::Workload* workload,
                          bool success, const std::string& message);
   void CreateWorkload(Unit& unit, const api::Job& job);
@@ -164,7 +181,8 @@ class Core {
   void ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload);
   bool ReadyToQueue(Unit& unit, const api::Workload& workload);
   void WritePendingReason(Unit& unit, const api::Workload& workload);
-  [[nodiscard]] std::optional<Priority> PriorityOf(const api::Job& job, std::string_view class_of_pods);
+  [[nodiscard]] std::optional<Priority> PriorityOf(const api::Job& job,
+                                                   std::string_view class_of_pods);
   engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const api::Job* job);
   void Shape(Unit& unit, const api::Workload& workload);
   void LeaveEngine(Unit& unit);
@@ -179,7 +197,15 @@ class Core {
   void EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
                  std::string_view reason, std::string_view cause, const std::string& message,
                  bool back_off);
+  // The PodGroup that the job is to be released into, as a write where it does not exist yet;
+  // nullopt when that has to wait. `name` stays empty for jobs that need none.
+  std::optional<std::vector<api::WriteRequest>> PrepareGroup(Unit& unit, const api::Job& job,
+                                                             const api::Workload& workload,
+                                                             int32_t needed, std::string& name);
   [[nodiscard]] std::vector<api::WriteRequest> DeleteGroups(const std::string& job_uid) const;
+  // Takes the finalizer off groups whose controller does not do it. True while there are such
+  // groups.
+  bool StripStuckGroups(Unit& unit);
 
   // queues.cc: statuses and finalizers of queues and flavors
   void ReconcileQueues();
@@ -200,7 +226,8 @@ class Core {
   std::set<std::pair<Time, api::ObjectKey>> timers_;
   std::map<uint64_t, api::ObjectKey> unit_of_token_;
   std::map<uint64_t, std::string> queue_of_token_;
-  std::set<std::string> dirty_queues_;  // order keys: "ClusterQueue/x", "LocalQueue/ns/x", "ResourceFlavor/x"
+  std::set<std::string>
+      dirty_queues_;  // order keys: "ClusterQueue/x", "LocalQueue/ns/x", "ResourceFlavor/x"
   std::map<std::string, QueueState> queue_states_;
   std::map<api::ObjectKey, int32_t> waiting_in_queue_;  // LocalQueue -> units outside the engine
   std::map<std::string, std::shared_ptr<const api::Node>> nodes_;

@@ -8,8 +8,8 @@
 namespace tutti::reconciler {
 namespace {
 
-api::WriteRequest Create(GangApi version, const api::Job& job, const std::string& name,
-                         Json policy, const std::string& priority_class) {
+api::WriteRequest Create(GangApi version, const api::Job& job, const std::string& name, Json policy,
+                         const std::string& priority_class) {
   api::WriteRequest write;
   write.verb = api::Verb::kCreate;
   write.resource = PodGroupResource(version);
@@ -23,13 +23,13 @@ api::WriteRequest Create(GangApi version, const api::Job& job, const std::string
   }
   const api::OwnerReference owner{"batch/v1", "Job", job.meta.name, job.meta.uid,
                                   /*controller=*/false};
-  write.body = Json::Obj(
-      {{"apiVersion", write.resource.ApiVersion()},
-       {"kind", write.resource.kind},
-       {"metadata", Json::Obj({{"name", name},
-                               {"namespace", job.meta.ns},
-                               {"ownerReferences", Json::Arr({api::ToJson(owner)})}})},
-       {"spec", std::move(spec)}});
+  write.body =
+      Json::Obj({{"apiVersion", write.resource.ApiVersion()},
+                 {"kind", write.resource.kind},
+                 {"metadata", Json::Obj({{"name", name},
+                                         {"namespace", job.meta.ns},
+                                         {"ownerReferences", Json::Arr({api::ToJson(owner)})}})},
+                 {"spec", std::move(spec)}});
   return write;
 }
 
@@ -43,8 +43,8 @@ api::Resource PodGroupResource(GangApi version) {
 
 api::WriteRequest CreateGroup(GangApi version, const api::Job& job, const std::string& name,
                               int32_t min_count, const std::string& priority_class) {
-  return Create(version, job, name,
-                Json::Obj({{"gang", Json::Obj({{"minCount", min_count}})}}), priority_class);
+  return Create(version, job, name, Json::Obj({{"gang", Json::Obj({{"minCount", min_count}})}}),
+                priority_class);
 }
 
 api::WriteRequest DeleteGroup(GangApi version, const api::PodGroup& group) {
@@ -67,14 +67,15 @@ api::WriteRequest StripGroup(GangApi version, const api::ObjectKey& key) {
 }
 
 std::vector<api::WriteRequest> OpenGroup(GangApi version, const api::Job& job,
-                                         const api::PodGroup& group) {
+                                         const api::PodGroup& group,
+                                         const std::string& priority_class) {
   std::vector<api::WriteRequest> writes;
   if (!group.meta.deleted.has_value()) {
     writes.push_back(DeleteGroup(version, group));
   }
   writes.push_back(StripGroup(version, group.meta.Key()));
-  writes.push_back(Create(version, job, group.meta.name,
-                          Json::Obj({{"basic", Json::Obj()}}), ""));
+  writes.push_back(
+      Create(version, job, group.meta.name, Json::Obj({{"basic", Json::Obj()}}), priority_class));
   return writes;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native PodGroup API behind one adapter: v1alpha2 of Kubernetes 1.36, v1beta1 of 1.37, or none.
-// Everything that differs between the versions is in gang.cc. Pure functions.
+// The native PodGroup API behind one adapter: v1alpha2 of Kubernetes 1.36, v1beta1 of 1.37, or
+// none. Everything that differs between the versions is in gang.cc. Pure functions.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ namespace tutti::reconciler {
 // waits for a quorum which can't be met any more. Running pods are not touched. Only for groups
 // without claims of their own.
 [[nodiscard]] std::vector<api::WriteRequest> OpenGroup(GangApi version, const api::Job& job,
-                                                       const api::PodGroup& group);
+                                                       const api::PodGroup& group,
+                                                       const std::string& priority_class);
 // A group found under the name that we wanted to create: ours from before a crash?
 [[nodiscard]] bool CanAdopt(const api::PodGroup& group, const api::Job& job, int32_t min_count);
 

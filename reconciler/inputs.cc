@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a changed object means: caches and indexes are updated, the engine is told, and the units that
-// may have something to do are marked. See core.h.
+// What a changed object means: caches and indexes are updated, the engine is told, and the units
+// that may have something to do are marked. See core.h.
 #include <algorithm>
 #include <string>
 
@@ -15,7 +15,8 @@ namespace {
 // all. CronJobs are no queued kind: their Jobs are. The policies that hold Jobs say the same.
 bool QueuedThroughParent(const api::ObjectMeta& meta) {
   const api::OwnerReference* owner = meta.Controller();
-  return owner != nullptr && !(owner->kind == "CronJob" && owner->api_version.starts_with("batch/"));
+  return owner != nullptr &&
+         !(owner->kind == "CronJob" && owner->api_version.starts_with("batch/"));
 }
 
 bool SameNode(const api::Node& a, const api::Node& b) {
@@ -110,6 +111,12 @@ void Core::OnPod(std::shared_ptr<const api::Pod> pod, bool deleted) {
     engine_->capacity().RemovePod(change.before->meta.uid);
   }
   const std::string job = OwningJob(pod->meta);
+  if (change.before != nullptr) {
+    // The name went to another job's pod, or the pod lost its owner.
+    if (const std::string was = OwningJob(change.before->meta); !was.empty() && was != job) {
+      UnlinkPod(was, pod->meta.Key());
+    }
+  }
   if (deleted) {
     engine_->capacity().RemovePod(pod->meta.uid);
   } else {
@@ -118,16 +125,24 @@ void Core::OnPod(std::shared_ptr<const api::Pod> pod, bool deleted) {
   if (job.empty()) {
     return;
   }
-  auto& index = world_.pods_by_job[job];
   if (deleted) {
-    index.erase(pod->meta.Key());
-    if (index.empty()) {
-      world_.pods_by_job.erase(job);
-    }
-  } else {
-    index.insert(pod->meta.Key());
+    UnlinkPod(job, pod->meta.Key());
+    return;
   }
+  world_.pods_by_job[job].insert(pod->meta.Key());
   if (const auto unit = unit_of_job_.find(job); unit != unit_of_job_.end()) {
+    Dirty(unit->second);
+  }
+}
+
+void Core::UnlinkPod(const std::string& job_uid, const api::ObjectKey& pod) {
+  if (const auto index = world_.pods_by_job.find(job_uid); index != world_.pods_by_job.end()) {
+    index->second.erase(pod);
+    if (index->second.empty()) {
+      world_.pods_by_job.erase(index);
+    }
+  }
+  if (const auto unit = unit_of_job_.find(job_uid); unit != unit_of_job_.end()) {
     Dirty(unit->second);
   }
 }
@@ -250,7 +265,20 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
   if (unit.job_uid.empty()) {
     if (const std::string owner = OwningJob(workload->meta); !owner.empty()) {
       unit.job_uid = owner;
-      if (unit_of_job_.emplace(owner, key).second) {
+      auto [known, fresh] = unit_of_job_.emplace(owner, key);
+      if (!fresh && known->second != key && world_.workloads.Find(known->second) == nullptr) {
+        // A Workload under another name than ours is taken over, unless we have made one already.
+        const auto other = units_.find(known->second);
+        if (other == units_.end() || other->second.in_flight == 0) {
+          const api::ObjectKey old = known->second;
+          known->second = key;
+          fresh = true;
+          if (other != units_.end()) {
+            Forget(old);
+          }
+        }
+      }
+      if (fresh) {
         RelinkPodsOf(owner);
       }
     }
@@ -278,8 +306,9 @@ void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool d
              change.before->meta.deleted != queue->meta.deleted) {
     api::ClusterQueue told = *queue;
     if (!told.admission_checks.empty() && told.problem.empty()) {
-      told.problem = "spec.admissionChecksStrategy: admission checks have no controller in this "
-                     "version; remove them to admit workloads";
+      told.problem =
+          "spec.admissionChecksStrategy: admission checks have no controller in this "
+          "version; remove them to admit workloads";
     }
     engine_->SetClusterQueue(told);
   } else {
@@ -374,8 +403,7 @@ engine::CapacityMode Core::ModeOf(const api::ResourceFlavor& flavor) const {
   }
   const bool autoscaled = options_.autoscaler_seen || !autoscaled_nodes_.empty();
   const bool has_nodes = engine_->capacity().CountNodes(flavor.node_labels) > 0;
-  return has_nodes && !autoscaled ? engine::CapacityMode::kRequire
-                                  : engine::CapacityMode::kRelease;
+  return has_nodes && !autoscaled ? engine::CapacityMode::kRequire : engine::CapacityMode::kRelease;
 }
 
 void Core::RefreshCapacityModes() {

@@ -51,10 +51,9 @@ Status MergeInto(const Json& existing, const api::StringMap& more, std::string_v
   for (const auto& [key, value] : more) {
     const Json* current = existing.Find(key);
     if (current != nullptr && current->AsString() != value) {
-      return Fail(ErrorCode::kInvalid, std::string(where) + "[" + key + "] is \"" +
-                                           current->AsString() +
-                                           "\" in the job, but the assigned flavor needs \"" +
-                                           value + "\"");
+      return Fail(ErrorCode::kInvalid,
+                  std::string(where) + "[" + key + "] is \"" + current->AsString() +
+                      "\" in the job, but the assigned flavor needs \"" + value + "\"");
     }
     if (current == nullptr) {
       patch.Set(key, value);
@@ -70,16 +69,14 @@ Json PreferredNodeAffinity(const Json& existing_affinity, const std::vector<std:
   }
   Json term = Json::Obj(
       {{"weight", kSteeringWeight},
-       {"preference",
-        Json::Obj({{"matchExpressions",
-                    Json::Arr({Json::Obj({{"key", kHostnameLabel},
-                                          {"operator", "In"},
-                                          {"values", std::move(values)}})})}})}});
+       {"preference", Json::Obj({{"matchExpressions",
+                                  Json::Arr({Json::Obj({{"key", kHostnameLabel},
+                                                        {"operator", "In"},
+                                                        {"values", std::move(values)}})})}})}});
   Json terms = existing_affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
   terms.Push(std::move(term));
-  return Json::Obj(
-      {{"nodeAffinity",
-        Json::Obj({{"preferredDuringSchedulingIgnoredDuringExecution", std::move(terms)}})}});
+  return Json::Obj({{"nodeAffinity", Json::Obj({{"preferredDuringSchedulingIgnoredDuringExecution",
+                                                 std::move(terms)}})}});
 }
 
 api::WriteRequest JobPatch(const api::Job& job, Json spec) {
@@ -88,9 +85,8 @@ api::WriteRequest JobPatch(const api::Job& job, Json spec) {
   write.resource = api::ResourceOf(api::Kind::kJob);
   write.key = job.meta.Key();
   write.field_manager = names::kUpdateManager;
-  write.body =
-      Json::Obj({{"metadata", Json::Obj({{"resourceVersion", job.meta.resource_version}})},
-                 {"spec", std::move(spec)}});
+  write.body = Json::Obj({{"metadata", Json::Obj({{"resourceVersion", job.meta.resource_version}})},
+                          {"spec", std::move(spec)}});
   return write;
 }
 
@@ -210,11 +206,10 @@ Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& w
     }
   }
   if (!info.preferred_nodes.empty()) {
-    const Json recorded = workload.pod_sets.empty()
-                              ? Json()
-                              : ParseTemplate(workload.pod_sets.front().template_json);
-    pod_spec.Set("affinity", PreferredNodeAffinity(recorded["spec"]["affinity"],
-                                                   info.preferred_nodes));
+    const Json recorded =
+        workload.pod_sets.empty() ? Json() : ParseTemplate(workload.pod_sets.front().template_json);
+    pod_spec.Set("affinity",
+                 PreferredNodeAffinity(recorded["spec"]["affinity"], info.preferred_nodes));
   }
   Json pod_template = Json::Obj();
   if (!labels.AsObject().empty()) {
@@ -264,12 +259,14 @@ std::optional<api::WriteRequest> RestorePatch(const api::Job& job, const api::Wo
   }
   if (!SameOrEmpty(current["metadata"]["annotations"], recorded["metadata"]["annotations"])) {
     from.At("metadata").Set("annotations", current["metadata"]["annotations"]);
-    to.At("metadata").Set("annotations", recorded["metadata"]["annotations"].IsNull()
-                                             ? Json::Obj()
-                                             : recorded["metadata"]["annotations"]);
+    to.At("metadata")
+        .Set("annotations", recorded["metadata"]["annotations"].IsNull()
+                                ? Json::Obj()
+                                : recorded["metadata"]["annotations"]);
   }
   Json patch = DiffMergePatch(from, to);
-  for (const std::string_view field : {"nodeSelector", "tolerations", "affinity", "schedulingGates"}) {
+  for (const std::string_view field :
+       {"nodeSelector", "tolerations", "affinity", "schedulingGates"}) {
     const Json& now_value = current["spec"][field];
     const Json& then_value = recorded["spec"][field];
     if (SameOrEmpty(now_value, then_value)) {

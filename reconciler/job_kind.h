@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch/v1 Job as a queued kind: how a Workload is made from it, when the two still belong together,
-// and the patches that start it and put it back exactly as it was submitted. Pure functions.
+// batch/v1 Job as a queued kind: how a Workload is made from it, when the two still belong
+// together, and the patches that start it and put it back exactly as it was submitted. Pure
+// functions.
 #pragma once
 
 #include <optional>
@@ -14,7 +15,8 @@
 
 namespace tutti::reconciler {
 
-// The template as the user gave it: without the labels that the API server adds to a Job's template.
+// The template as the user gave it: without the labels that the API server adds to a Job's
+// template.
 [[nodiscard]] Json SubmittedTemplate(const api::Job& job);
 
 struct Priority {

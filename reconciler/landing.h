@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has a released gang landed? Judged by its pods alone: the PodGroup's condition proves nothing (it is
-// set before anything is bound, and even where the gang plugin is off). A pure function.
+// Has a released gang landed? Judged by its pods alone: the PodGroup's condition proves nothing (it
+// is set before anything is bound, and even where the gang plugin is off). A pure function.
 #pragma once
 
 #include <optional>
@@ -25,9 +25,9 @@ struct LandingInput {
 struct LandingResult {
   enum class Kind { kLanded, kWaiting, kTakeBack };
   Kind kind = Kind::kWaiting;
-  int32_t bound = 0;    // live pods with a node
-  int32_t live = 0;     // neither terminal nor being deleted
-  int32_t unbound = 0;  // live pods without a node
+  int32_t bound = 0;             // live pods with a node
+  int32_t live = 0;              // neither terminal nor being deleted
+  int32_t unbound = 0;           // live pods without a node
   Time look_again_at = kNoTime;  // for kWaiting
   std::string message;           // for kTakeBack: what differed from the plan
 };

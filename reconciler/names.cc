@@ -14,7 +14,8 @@ constexpr size_t kMaxName = 253;
 constexpr size_t kHashLength = 5;
 constexpr size_t kMaxLabelValue = 63;
 
-// The first `digits` hex digits of SHA-1. Not for security: it is the name rule of Kueue's Workloads.
+// The first `digits` hex digits of SHA-1. Not for security: it is the name rule of Kueue's
+// Workloads.
 std::string ShortSha1(const std::string& text, size_t digits) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> sum{};
   unsigned int length = 0;

@@ -15,8 +15,8 @@
 
 namespace tutti::reconciler {
 
-// Writes that belong together: carried out one after the other, the rest is dropped after a failure.
-// Effects with the same `order_key` never run at the same time and keep their order.
+// Writes that belong together: carried out one after the other, the rest is dropped after a
+// failure. Effects with the same `order_key` never run at the same time and keep their order.
 struct Effect {
   uint64_t token = 0;
   std::string order_key;
@@ -81,7 +81,8 @@ struct Output {
   std::vector<HistoryRow> history;
   std::vector<MetricSample> metrics;
   int passes = 0;  // engine passes in this step
-  std::vector<std::string> bugs;  // broken invariants that were survived; each is logged and counted
+  std::vector<std::string>
+      bugs;  // broken invariants that were survived; each is logged and counted
 };
 
 }  // namespace tutti::reconciler

@@ -149,14 +149,12 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   const auto queue = world_.cluster_queues.Find(key);
   if (queue == nullptr) {
     queue_states_.erase(order_key);
-    out_.metrics.push_back(
-        {MetricSample::Op::kRemove, "", {{"cluster_queue", key.name}}, 0});
+    out_.metrics.push_back({MetricSample::Op::kRemove, "", {{"cluster_queue", key.name}}, 0});
     return;
   }
   const engine::QueueReport report = engine_->Report(key.name);
   const bool has_finalizer = queue->meta.HasFinalizer(names::kResourceInUseFinalizer);
-  if (queue->meta.deleted.has_value() ? (has_finalizer && report.reserving == 0)
-                                      : !has_finalizer) {
+  if (queue->meta.deleted.has_value() ? (has_finalizer && report.reserving == 0) : !has_finalizer) {
     FinalizerWrite(order_key, api::Kind::kClusterQueue, queue->meta,
                    !queue->meta.deleted.has_value());
     dirty_queues_.insert(order_key);
@@ -242,7 +240,8 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
   }
   const engine::QueueReport report = engine_->ReportLocal(key);
   const auto waiting = waiting_in_queue_.find(key);
-  const int32_t pending = report.pending + (waiting != waiting_in_queue_.end() ? waiting->second : 0);
+  const int32_t pending =
+      report.pending + (waiting != waiting_in_queue_.end() ? waiting->second : 0);
   const auto parent = world_.cluster_queues.Find({"", queue->cluster_queue});
   api::Condition active;
   active.type = "Active";

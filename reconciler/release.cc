@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a reservation to running pods: the PodGroup, the one PATCH that releases the job, the landing
-// watch, and taking a job back. See core.h.
+// From a reservation to running pods: the PodGroup, the one PATCH that releases the job, the
+// landing watch, and taking a job back. See core.h.
 #include <algorithm>
 #include <string>
 
@@ -15,6 +15,10 @@ namespace tutti::reconciler {
 namespace {
 
 constexpr std::string_view kMainPodSet = "main";
+// A PodGroup without pods that is still there so long after its deletion has no controller.
+constexpr Duration kGroupGrace = std::chrono::seconds(10);
+// So many refusals of the release in a row, and the job makes room for others.
+constexpr int kMaxRefusals = 3;
 
 std::string GroupLabelOf(const api::Job& job) {
   const auto parsed = Json::Parse(job.template_json);
@@ -41,6 +45,45 @@ std::vector<api::WriteRequest> Core::DeleteGroups(const std::string& job_uid) co
   return writes;
 }
 
+bool Core::StripStuckGroups(Unit& unit) {
+  std::vector<const api::PodGroup*> stuck;
+  const std::vector<const api::Pod*> pods = world_.PodsOf(unit.job_uid);
+  for (const api::PodGroup* group : world_.GroupsOf(unit.job_uid)) {
+    const bool in_use = std::any_of(pods.begin(), pods.end(), [&](const api::Pod* pod) {
+      return !pod->Terminal() && pod->scheduling_group == group->meta.name;
+    });
+    if (group->meta.deleted.has_value() && !group->meta.finalizers.empty() && !in_use) {
+      stuck.push_back(group);
+    }
+  }
+  if (stuck.empty() || options_.gang_api == GangApi::kNone) {
+    unit.group_stuck_since = kNoTime;
+    return false;
+  }
+  if (unit.group_stuck_since == kNoTime) {
+    unit.group_stuck_since = now_;
+  }
+  if (now_ < unit.group_stuck_since + kGroupGrace) {
+    WakeAt(unit, unit.group_stuck_since + kGroupGrace);
+    return true;
+  }
+  std::vector<api::WriteRequest> writes;
+  for (const api::PodGroup* group : stuck) {
+    writes.push_back(StripGroup(options_.gang_api, group->meta.Key()));
+  }
+  unit.group_stuck_since = kNoTime;
+  if (const auto job = world_.job_by_uid.find(unit.job_uid); job != world_.job_by_uid.end()) {
+    if (const auto object = world_.jobs.Find(job->second)) {
+      Event(*object, /*warning=*/true, "GroupFinalizerRemoved",
+            "PodGroup " + stuck.front()->meta.name +
+                " was not let go after its last pod: is the feature gate GenericWorkload on in the "
+                "kube-controller-manager?");
+    }
+  }
+  Emit(unit, std::move(writes));
+  return true;
+}
+
 void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
                      std::string_view reason, std::string_view cause, const std::string& message,
                      bool back_off) {
@@ -64,10 +107,9 @@ void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workl
   const std::string queue = workload.status.admission.has_value()
                                 ? workload.status.admission->cluster_queue
                                 : std::string();
-  Count("kueue_evicted_workloads_total",
-        {{"cluster_queue", queue},
-         {"reason", std::string(reason)},
-         {"underlying_cause", std::string(cause)}});
+  Count("kueue_evicted_workloads_total", {{"cluster_queue", queue},
+                                          {"reason", std::string(reason)},
+                                          {"underlying_cause", std::string(cause)}});
   if (cause == reason::kNotPlaced) {
     Count("tutti_landing_timeouts_total", {{"cluster_queue", queue}});
   }
@@ -113,6 +155,8 @@ bool Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload&
   const bool placed =
       engine_->SetReserved(input, admission, workload.Admitted(), /*plan=*/grows && !unit.landed);
   unit.in_engine = Unit::InEngine::kReserved;
+  unit.queued_in = {unit.key.ns, workload.queue_name};
+  unit.reserved_in = admission.cluster_queue;
   unit.engine_key = std::move(key);
   DirtyLocal({unit.key.ns, workload.queue_name});
   return placed;
@@ -127,8 +171,8 @@ void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workloa
   }
   const auto queue = world_.cluster_queues.Find({"", workload.status.admission->cluster_queue});
   if (queue != nullptr && queue->stop_policy == api::StopPolicy::kHoldAndDrain) {
-    EvictUnit(unit, &job, workload, reason::kClusterQueueStopped, "",
-              "The ClusterQueue is stopped", /*back_off=*/false);
+    EvictUnit(unit, &job, workload, reason::kClusterQueueStopped, "", "The ClusterQueue is stopped",
+              /*back_off=*/false);
     return;
   }
   const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
@@ -147,6 +191,11 @@ void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workloa
                 "The place that was reserved for the workload is gone", /*back_off=*/true);
       return;
     }
+    if (unit.refusals >= kMaxRefusals) {
+      EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced,
+                "The job can't be released: " + unit.refusal, /*back_off=*/true);
+      return;
+    }
     StartJob(unit, job, workload);
     return;
   }
@@ -154,14 +203,77 @@ void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workloa
     // Released by an earlier life of the controller.
     const api::Condition* admitted = api::FindCondition(workload.status.conditions, "Admitted");
     unit.released_at = std::max(job.start_time.value_or(kNoTime), admitted->last_transition);
-    // Long past its landing: what is missing now are replacements, not first bindings.
-    unit.landed = now_ - unit.released_at >= options_.landing_timeout && job.active > 0;
+    if (now_ - unit.released_at >= options_.landing_timeout) {
+      // Long past its landing. Whole, or whole but for members lost since: what is missing now are
+      // replacements. Anything else never landed and gets the usual time from now on.
+      const std::vector<const api::Pod*> pods = world_.PodsOf(unit.job_uid);
+      const auto bound = std::count_if(pods.begin(), pods.end(), [](const api::Pod* pod) {
+        return !pod->node_name.empty() && !pod->Terminal() && !pod->meta.deleted.has_value();
+      });
+      unit.landed = bound > 0 && (bound >= job.GangSize() || job.failed > 0);
+      if (!unit.landed) {
+        unit.released_at = now_;
+      }
+    }
   }
   if (!unit.landed) {
     WatchLanding(unit, job, workload);
   } else {
     WatchRunning(unit, job, workload);
   }
+}
+
+std::optional<std::vector<api::WriteRequest>> Core::PrepareGroup(Unit& unit, const api::Job& job,
+                                                                 const api::Workload& workload,
+                                                                 int32_t needed,
+                                                                 std::string& name) {
+  std::vector<api::WriteRequest> writes;
+  if (options_.gang_api == GangApi::kNone) {
+    return writes;
+  }
+  if (unit.refs.preset_group.empty()) {
+    if (needed <= 1) {
+      return writes;
+    }
+    for (int number = TotalEvictions(workload.status) + 1;; ++number) {
+      name = GroupName(job.meta.name, workload.meta.uid, number);
+      const auto existing = world_.groups.Find({job.meta.ns, name});
+      if (existing == nullptr) {
+        writes.push_back(
+            CreateGroup(options_.gang_api, job, name, needed, unit.refs.priority_class));
+        return writes;
+      }
+      if (CanAdopt(*existing, job, needed)) {
+        return writes;  // created before a crash
+      }
+    }
+  }
+  // The user named the group in the template: the name is fixed, so its last use must be over
+  // first.
+  const std::string& preset = unit.refs.preset_group;
+  for (const api::Pod* pod : world_.PodsOf(unit.job_uid)) {
+    if (!pod->Terminal() && pod->scheduling_group == preset) {
+      return std::nullopt;  // a pod's end comes back here
+    }
+  }
+  const auto existing = world_.groups.Find({job.meta.ns, preset});
+  if (existing == nullptr) {
+    writes.push_back(
+        CreateGroup(options_.gang_api, job, preset, std::max(needed, 1), unit.refs.priority_class));
+    return writes;
+  }
+  if (OwningJob(existing->meta) != job.meta.uid) {
+    return writes;  // the user's own
+  }
+  if (CanAdopt(*existing, job, std::max(needed, 1))) {
+    return writes;
+  }
+  if (!existing->meta.deleted.has_value()) {
+    Emit(unit, {DeleteGroup(options_.gang_api, *existing)});
+  } else {
+    StripStuckGroups(unit);
+  }
+  return std::nullopt;  // its end comes back here
 }
 
 void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& workload) {
@@ -200,23 +312,12 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
   } else if (options_.steering != Steering::kNone) {
     info.preferred_nodes = unit.planned_nodes;
   }
-  std::vector<api::WriteRequest> writes;
-  const int32_t needed = info.parallelism.value_or(job.GangSize());
-  if (options_.gang_api != GangApi::kNone && needed > 1 && unit.refs.preset_group.empty()) {
-    int number = TotalEvictions(workload.status) + 1;
-    for (;; ++number) {
-      info.group_name = GroupName(job.meta.name, workload.meta.uid, number);
-      const auto existing = world_.groups.Find({job.meta.ns, info.group_name});
-      if (existing == nullptr) {
-        writes.push_back(CreateGroup(options_.gang_api, job, info.group_name, needed,
-                                     unit.refs.priority_class));
-        break;
-      }
-      if (CanAdopt(*existing, job, needed)) {
-        break;  // created before a crash
-      }
-    }
+  auto prepared =
+      PrepareGroup(unit, job, workload, info.parallelism.value_or(job.GangSize()), info.group_name);
+  if (!prepared.has_value()) {
+    return;
   }
+  std::vector<api::WriteRequest> writes = std::move(*prepared);
   auto start = StartPatch(job, workload, info);
   if (!start) {
     api::Workload next = workload;
@@ -232,8 +333,7 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
   unit.released_at = now_;
   unit.first_bound_at.reset();
   unit.landed = false;
-  Event(job, /*warning=*/false, "Started",
-        "Admitted by clusterQueue " + admission.cluster_queue);
+  Event(job, /*warning=*/false, "Started", "Admitted by clusterQueue " + admission.cluster_queue);
   History(HistoryKind::kReleased, unit, &workload, info.group_name.empty() ? "Plain" : "Gang",
           info.group_name);
   Count("tutti_released_gangs_total", {{"cluster_queue", admission.cluster_queue}});
@@ -261,7 +361,8 @@ void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& wo
     case LandingResult::Kind::kLanded:
       unit.landed = true;
       History(HistoryKind::kLanded, unit, &workload, "Landed", "");
-      Observe("tutti_landing_seconds", {{"cluster_queue", workload.status.admission->cluster_queue}},
+      Observe("tutti_landing_seconds",
+              {{"cluster_queue", workload.status.admission->cluster_queue}},
               std::chrono::duration<double>(now_ - unit.released_at).count());
       WatchRunning(unit, job, workload);
       return;
@@ -301,10 +402,10 @@ void Core::WatchRunning(Unit& unit, const api::Job& job, const api::Workload& wo
     const bool ours = group == nullptr || OwningJob(group->meta) == unit.job_uid;
     if (group != nullptr && ours && group->min_count > live) {
       Event(job, /*warning=*/false, "GroupOpened",
-            "Replacement pod " + unplaced->meta.name + " passes without the whole gang: " +
-                std::to_string(live) + " live pods are left of " +
-                std::to_string(group->min_count));
-      Emit(unit, OpenGroup(options_.gang_api, job, *group));
+            "Replacement pod " + unplaced->meta.name +
+                " passes without the whole gang: " + std::to_string(live) +
+                " live pods are left of " + std::to_string(group->min_count));
+      Emit(unit, OpenGroup(options_.gang_api, job, *group, unit.refs.priority_class));
       return;
     }
     if (group == nullptr) {
@@ -313,7 +414,7 @@ void Core::WatchRunning(Unit& unit, const api::Job& job, const api::Workload& wo
       lost.meta.name = unplaced->scheduling_group;
       lost.meta.ns = job.meta.ns;
       lost.meta.deleted = now_;
-      auto writes = OpenGroup(options_.gang_api, job, lost);
+      auto writes = OpenGroup(options_.gang_api, job, lost, unit.refs.priority_class);
       writes.erase(writes.begin());  // nothing to strip
       Emit(unit, std::move(writes));
       return;

@@ -7,8 +7,8 @@
 
 namespace tutti::reconciler {
 
-ShapeCache::Shaped ShapeCache::Get(const std::string& template_json,
-                                   const api::PodContext& context, const std::string& context_id) {
+ShapeCache::Shaped ShapeCache::Get(const std::string& template_json, const api::PodContext& context,
+                                   const std::string& context_id) {
   const auto empty = [] { return std::make_shared<const api::PodShape>(); };
   auto parsed = Json::Parse(template_json);
   if (!parsed) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a Workload's pod templates to the engine's input. Equal pod specs share one PodShape, so that
-// the engine can tell identical pods by their pointer and ten thousand alike jobs cost one shape.
-// Loop thread only.
+// From a Workload's pod templates to the engine's input. Equal pod specs share one PodShape, so
+// that the engine can tell identical pods by their pointer and ten thousand alike jobs cost one
+// shape. Loop thread only.
 #pragma once
 
 #include <map>

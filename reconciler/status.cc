@@ -123,11 +123,10 @@ bool Evict(api::WorkloadStatus& status, std::string_view reason, std::string_vie
     check.state = "Pending";
     check.last_transition = now;
   }
-  const auto found = std::find_if(status.evictions.begin(), status.evictions.end(),
-                                  [&](const api::EvictionCount& entry) {
-                                    return entry.reason == reason &&
-                                           entry.underlying_cause == underlying_cause;
-                                  });
+  const auto found = std::find_if(
+      status.evictions.begin(), status.evictions.end(), [&](const api::EvictionCount& entry) {
+        return entry.reason == reason && entry.underlying_cause == underlying_cause;
+      });
   if (found != status.evictions.end()) {
     ++found->count;
   } else {

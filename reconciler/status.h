@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state changes of a Workload as pure functions on its status: which conditions turn, with which
-// reasons and messages, in one write (Kueue's table of writes). Each returns whether anything changed.
+// The state changes of a Workload as pure functions on its status: which conditions turn, with
+// which reasons and messages, in one write (Kueue's table of writes). Each returns whether anything
+// changed.
 #pragma once
 
 #include <optional>
@@ -43,8 +44,9 @@ bool SetPendingReason(api::WorkloadStatus& status, std::string_view reason,
 // Kueue's coarse reason of a pending decision: Inadmissible or Pending.
 [[nodiscard]] std::string_view CoarseReason(engine::PendingReason reason);
 
-// Evicted=True. The reservation stays until the job's pods are gone (EndEviction). With `requeue_at`
-// the eviction counts in requeueState and the workload stays out of the queue until that time.
+// Evicted=True. The reservation stays until the job's pods are gone (EndEviction). With
+// `requeue_at` the eviction counts in requeueState and the workload stays out of the queue until
+// that time.
 bool Evict(api::WorkloadStatus& status, std::string_view reason, std::string_view underlying_cause,
            const std::string& message, std::optional<Time> requeue_at, Time now);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache of one kind as the API server last showed it. Both watch events and the answers to our own
-// writes go in; the newer resourceVersion wins, so that a write is seen at once and a late event
-// never takes it back. (resourceVersions of one resource are ordered integers: Kubernetes API
+// A cache of one kind as the API server last showed it. Both watch events and the answers to our
+// own writes go in; the newer resourceVersion wins, so that a write is seen at once and a late
+// event never takes it back. (resourceVersions of one resource are ordered integers: Kubernetes API
 // concepts, "resource versions", guaranteed since 1.35 and true of every etcd-backed server.)
 // Loop thread only.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <deque>
@@ -20,7 +21,8 @@ namespace tutti::reconciler {
 
 inline uint64_t VersionNumber(const std::string& resource_version) {
   uint64_t value = 0;
-  std::from_chars(resource_version.data(), resource_version.data() + resource_version.size(), value);
+  std::from_chars(resource_version.data(), resource_version.data() + resource_version.size(),
+                  value);
   return value;
 }
 
@@ -52,13 +54,19 @@ class Store {
     return {std::move(before), true};
   }
 
-  // `last` is the object as the DELETED event shows it (its resourceVersion is that of the deletion).
+  // `last` is the object as the DELETED event shows it (its resourceVersion is that of the
+  // deletion), or as it was last seen when a list no longer has it. Its end comes after all of its
+  // own versions, so only another object of the same name is newer.
   Change Remove(const T& last) {
     const api::ObjectKey key = last.meta.Key();
     const auto it = objects_.find(key);
-    const uint64_t version = VersionNumber(last.meta.resource_version);
-    if (it != objects_.end() && VersionNumber(it->second->meta.resource_version) > version) {
-      return {it->second, false};
+    uint64_t version = VersionNumber(last.meta.resource_version);
+    if (it != objects_.end()) {
+      const uint64_t known = VersionNumber(it->second->meta.resource_version);
+      if (known > version && it->second->meta.uid != last.meta.uid) {
+        return {it->second, false};
+      }
+      version = std::max(version, known);
     }
     Remember(key, version);
     if (it == objects_.end()) {

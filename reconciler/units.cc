@@ -67,23 +67,53 @@ void Core::LeaveEngine(Unit& unit) {
   if (unit.in_engine != Unit::InEngine::kNo) {
     engine_->Remove(unit.key.ToString());
     unit.in_engine = Unit::InEngine::kNo;
-    if (const auto workload = world_.workloads.Find(unit.key)) {
-      DirtyLocal({unit.key.ns, workload->queue_name});
-    }
+    DirtyLocal(unit.queued_in);
+    DirtyQueue(unit.reserved_in);  // also when its LocalQueue is gone already
+    unit.reserved_in.clear();
   }
   unit.engine_key.clear();
   unit.assumed.reset();
   unit.pending.reset();
 }
 
-void Core::SetWaiting(Unit& unit, const api::Workload* workload, bool waiting) {
-  if (unit.waiting == waiting || workload == nullptr) {
+void Core::Forget(const api::ObjectKey& key) {
+  const auto found = units_.find(key);
+  if (found == units_.end()) {
     return;
   }
-  unit.waiting = waiting;
-  const api::ObjectKey queue{unit.key.ns, workload->queue_name};
-  waiting_in_queue_[queue] += waiting ? 1 : -1;
-  DirtyLocal(queue);
+  Unit& unit = found->second;
+  LeaveEngine(unit);
+  SetWaiting(unit, nullptr, false);
+  if (const auto owner = unit_of_job_.find(unit.job_uid);
+      owner != unit_of_job_.end() && owner->second == key) {
+    unit_of_job_.erase(owner);
+  }
+  if (unit.wake_at != kNoTime) {
+    timers_.erase({unit.wake_at, key});
+  }
+  units_.erase(found);
+}
+
+void Core::SetWaiting(Unit& unit, const api::Workload* workload, bool waiting) {
+  std::optional<api::ObjectKey> queue;
+  if (waiting && workload != nullptr) {
+    queue = api::ObjectKey{unit.key.ns, workload->queue_name};
+  }
+  if (unit.waiting_in == queue) {
+    return;
+  }
+  if (unit.waiting_in.has_value()) {
+    const auto count = waiting_in_queue_.find(*unit.waiting_in);
+    if (count != waiting_in_queue_.end() && --count->second <= 0) {
+      waiting_in_queue_.erase(count);
+    }
+    DirtyLocal(*unit.waiting_in);
+  }
+  if (queue.has_value()) {
+    ++waiting_in_queue_[*queue];
+    DirtyLocal(*queue);
+  }
+  unit.waiting_in = std::move(queue);
 }
 
 void Core::ReconcileUnit(Unit& unit) {
@@ -104,14 +134,14 @@ void Core::ReconcileUnit(Unit& unit) {
       ReconcileWithoutJob(unit, *workload);
       return;
     }
-    LeaveEngine(unit);
-    SetWaiting(unit, workload.get(), false);
-    unit_of_job_.erase(unit.job_uid);
-    if (unit.wake_at != kNoTime) {
-      timers_.erase({unit.wake_at, unit.key});
+    if (!StripStuckGroups(unit)) {
+      Forget(api::ObjectKey(unit.key));
     }
-    const api::ObjectKey key = unit.key;
-    units_.erase(key);
+    return;
+  }
+  if (const auto known = unit_of_job_.find(unit.job_uid);
+      known != unit_of_job_.end() && known->second != unit.key) {
+    ReconcileDuplicate(unit, *job, workload.get());
     return;
   }
   if (job->meta.deleted.has_value()) {
@@ -163,17 +193,29 @@ void Core::ReconcileUnit(Unit& unit) {
       Emit(unit, {DeleteWorkload(*workload)});
       return;
     }
-    if (SyncSpec(unit, *job, *workload)) {
-      return;
+    if (!SyncSpec(unit, *job, *workload)) {
+      LeaveEngine(unit);  // nothing is admitted that is not what would run
+      SetWaiting(unit, workload.get(), true);
     }
+    return;
   }
   if (workload->Evicted() && workload->status.admission.has_value()) {
     ReconcileEvicted(unit, *job, *workload);
     return;
   }
+  if (unit.assumed.has_value() && !workload->QuotaReserved() &&
+      (!workload->active || unit.queued_in != api::ObjectKey{unit.key.ns, workload->queue_name} ||
+       !workload->meta.Annotation(names::kAdmissionGatedByAnnotation).empty())) {
+    LeaveEngine(unit);  // changed meanwhile: decided again
+  }
   if (unit.assumed.has_value() && !workload->QuotaReserved()) {
     api::Workload next = *workload;
     Reserve(next.status, *unit.assumed, unit.assumed_at);
+    if (unit.told_at == unit.assumed_at) {
+      Emit(unit, {ApplyStatus(next)});  // again, after a failure
+      return;
+    }
+    unit.told_at = unit.assumed_at;
     EventOn(*workload, /*warning=*/false, "QuotaReserved",
             "Quota reserved in ClusterQueue " + unit.assumed->cluster_queue);
     EventOn(*workload, /*warning=*/false, "Admitted",
@@ -211,6 +253,24 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
     }
     return;
   }
+  if (workload.meta.owners.empty() && !workload.meta.Label(names::kJobUidLabel).empty() &&
+      !workload.Finished() &&
+      !world_.job_by_uid.contains(std::string(workload.meta.Label(names::kJobUidLabel)))) {
+    // The job was deleted with its dependents left alone: nothing else will end this record.
+    LeaveEngine(unit);
+    SetWaiting(unit, &workload, false);
+    api::Workload next = workload;
+    SetCondition(
+        next.status.conditions,
+        {"Finished", "True", "OwnerNotFound", "The owner of the workload is gone", now_, 0}, now_);
+    std::vector<api::WriteRequest> writes = {ApplyStatus(next)};
+    if (workload.meta.HasFinalizer(names::kResourceInUseFinalizer)) {
+      writes.push_back(DropFinalizer(workload));
+    }
+    History(HistoryKind::kFinished, unit, &next, "OwnerNotFound", "");
+    Emit(unit, std::move(writes));
+    return;
+  }
   if (had_job || workload.Finished()) {
     LeaveEngine(unit);  // the garbage collector deletes it next
     SetWaiting(unit, &workload, false);
@@ -233,6 +293,25 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
     return;
   }
   ReconcilePending(unit, nullptr, workload);
+}
+
+// A second Workload of a job that has one: it would hold quota for the same pods again.
+void Core::ReconcileDuplicate(Unit& unit, const api::Job& job, const api::Workload* workload) {
+  if (workload == nullptr) {
+    Forget(api::ObjectKey(unit.key));
+    return;
+  }
+  LeaveEngine(unit);
+  SetWaiting(unit, workload, false);
+  std::vector<api::WriteRequest> writes;
+  if (!workload->meta.deleted.has_value()) {
+    Event(job, /*warning=*/false, "DeletedWorkload",
+          "Deleted Workload " + unit.key.ToString() + ": the job has another one");
+    writes.push_back(DeleteWorkload(*workload));
+  } else if (workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
+    writes.push_back(DropFinalizer(*workload));
+  }
+  Emit(unit, std::move(writes));
 }
 
 void Core::ReconcileFinished(Unit& unit, const api::Job& job, const api::Workload* workload,
@@ -260,6 +339,10 @@ void Core::ReconcileFinished(Unit& unit, const api::Job& job, const api::Workloa
   for (api::WriteRequest& write : DeleteGroups(unit.job_uid)) {
     writes.push_back(std::move(write));
   }
+  if (writes.empty()) {
+    StripStuckGroups(unit);
+    return;
+  }
   Emit(unit, std::move(writes));
 }
 
@@ -275,8 +358,8 @@ std::optional<Priority> Core::PriorityOf(const api::Job& job, std::string_view c
                                           std::string(label)}};
   }
   const auto of_class = [](const api::PriorityClass& found) {
-    return Priority{found.value, api::PriorityClassRef{"scheduling.k8s.io", "PriorityClass",
-                                                       found.meta.name}};
+    return Priority{found.value,
+                    api::PriorityClassRef{"scheduling.k8s.io", "PriorityClass", found.meta.name}};
   };
   if (!class_of_pods.empty()) {
     const auto found = world_.priorities.Find({"", std::string(class_of_pods)});
@@ -305,8 +388,9 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
   if (!priority.has_value()) {
     const std::string_view label = job.meta.Label(names::kPriorityClassLabel);
     Event(job, /*warning=*/true, "WorkloadPriorityClassNotFound",
-          label.empty() ? "PriorityClass \"" + refs.priority_class + "\" of the pod template does "
-                          "not exist; create it or name another"
+          label.empty() ? "PriorityClass \"" + refs.priority_class +
+                              "\" of the pod template does "
+                              "not exist; create it or name another"
                         : "WorkloadPriorityClass \"" + std::string(label) +
                               "\" does not exist; create it or change the label "
                               "kueue.x-k8s.io/priority-class");
@@ -317,12 +401,17 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
     Event(job, /*warning=*/true, "ErrWorkloadCompose", workload.error().message);
     return;
   }
-  // Its place in the queue is the job's, from now on: an older job never loses its place because its
-  // Workload is written a moment later.
+  workload->meta.name = unit.key.name;
+  if (unit.assumed.has_value()) {
+    LeaveEngine(unit);  // decided for a record that was never written; decided again right away
+  }
+  // Its place in the queue is the job's, from now on: an older job never loses its place because
+  // its Workload is written a moment later.
   unit.creating = true;
   if (workload->meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
     engine_->SetPending(InputFor(unit, *workload, &job));
     unit.in_engine = Unit::InEngine::kPending;
+    unit.queued_in = {unit.key.ns, workload->queue_name};
     unit.engine_key.clear();
   }
   unit.shape_generation = -1;
@@ -405,9 +494,8 @@ bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
   if (!workload.meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
     api::Workload next = workload;
     if (SetPendingReason(next.status, reason::kAdmissionGated,
-                         "The workload is gated by " +
-                             std::string(workload.meta.Annotation(
-                                 names::kAdmissionGatedByAnnotation)),
+                         "The workload is gated by " + std::string(workload.meta.Annotation(
+                                                           names::kAdmissionGatedByAnnotation)),
                          {}, now_)) {
       Emit(unit, {ApplyStatus(next)});
     }
@@ -421,8 +509,8 @@ bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
   }
   const std::string& why = api::FindCondition(workload.status.conditions, "Requeued")->reason;
   const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
-  const auto queue = local != nullptr ? world_.cluster_queues.Find({"", local->cluster_queue})
-                                      : nullptr;
+  const auto queue =
+      local != nullptr ? world_.cluster_queues.Find({"", local->cluster_queue}) : nullptr;
   std::string_view back = reason::kBackoffFinished;
   std::string message = "The workload backoff was finished";
   if (why == reason::kClusterQueueStopped) {
@@ -461,16 +549,24 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
       return;
     }
     if (HasLeftovers(*job) || !world_.GroupsOf(unit.job_uid).empty()) {
-      StopJob(unit, *job, workload, {});
+      const bool stopped = StopJob(unit, *job, workload, {});
       if (unit.in_flight != 0) {
         return;
       }
+      if (!stopped) {
+        // Not as submitted yet: a start on top of the old one could not be undone.
+        LeaveEngine(unit);
+        SetWaiting(unit, &workload, workload.active);
+        return;
+      }
+      StripStuckGroups(unit);
     }
     const std::string_view queue = job->meta.Label(names::kQueueNameLabel);
     if (queue != workload.queue_name && Managed(*job)) {
       LeaveEngine(unit);
       SetWaiting(unit, &workload, false);
-      Emit(unit, {WorkloadPatch(workload, Json::Obj({{"spec", Json::Obj({{"queueName", queue}})}}))});
+      Emit(unit,
+           {WorkloadPatch(workload, Json::Obj({{"spec", Json::Obj({{"queueName", queue}})}}))});
       return;
     }
     Shape(unit, workload);
@@ -491,12 +587,13 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
     const std::string_view gates = job->meta.Annotation(names::kAdmissionGatedByAnnotation);
     if (gates != workload.meta.Annotation(names::kAdmissionGatedByAnnotation)) {
       Json value = gates.empty() ? Json() : Json(gates);
-      Emit(unit, {WorkloadPatch(
-                     workload,
-                     Json::Obj({{"metadata",
-                                 Json::Obj({{"annotations",
-                                             Json::Obj({{std::string(names::kAdmissionGatedByAnnotation),
-                                                         value}})}})}}))});
+      Emit(unit,
+           {WorkloadPatch(
+               workload,
+               Json::Obj({{"metadata",
+                           Json::Obj({{"annotations",
+                                       Json::Obj({{std::string(names::kAdmissionGatedByAnnotation),
+                                                   value}})}})}}))});
       return;
     }
   }
@@ -518,6 +615,7 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
   if (unit.in_engine != Unit::InEngine::kPending || unit.engine_key != key) {
     engine_->SetPending(input);
     unit.in_engine = Unit::InEngine::kPending;
+    unit.queued_in = {unit.key.ns, workload.queue_name};
     unit.engine_key = std::move(key);
     DirtyLocal({unit.key.ns, workload.queue_name});
   }
@@ -546,24 +644,26 @@ void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
     requests.emplace_back(pod_set.name, std::move(list));
   }
   api::Workload next = workload;
-  const bool changed =
-      SetPendingReason(next.status, coarse, unit.pending->message, requests, now_);
+  const bool changed = SetPendingReason(next.status, coarse, unit.pending->message, requests, now_);
   const std::string granular(engine::ToString(unit.pending->reason));
   const std::string message = unit.pending->message;
-  unit.pending.reset();
   if (!changed) {
+    unit.pending.reset();
     return;
   }
+  // Kept until it is written: the engine tells a reason only once.
+  unit.pending_in_flight = true;
   EventOn(workload, /*warning=*/true, coarse, message);
   History(HistoryKind::kPending, unit, &next, granular, message);
   Emit(unit, {ApplyStatus(next)});
 }
 
 void Core::Shape(Unit& unit, const api::Workload& workload) {
-  if (unit.shape_generation == workload.meta.generation && unit.shape_context == context_version_ &&
-      unit.shaped.shape != nullptr) {
+  if (unit.shape_uid == workload.meta.uid && unit.shape_generation == workload.meta.generation &&
+      unit.shape_context == context_version_ && unit.shaped.shape != nullptr) {
     return;
   }
+  unit.shape_uid = workload.meta.uid;
   unit.shape_generation = workload.meta.generation;
   unit.shape_context = context_version_;
   const std::string text =
@@ -585,8 +685,8 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
   input.local_queue = workload.queue_name;
   input.priority = workload.priority;
   // The job's own age decides, not that of the record we keep of it.
-  input.uid = job != nullptr ? job->meta.uid
-                             : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
+  input.uid =
+      job != nullptr ? job->meta.uid : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
   input.queue_time = workload.meta.created;
   if (const auto found = world_.job_by_uid.find(unit.job_uid); found != world_.job_by_uid.end()) {
     if (const auto owner = world_.jobs.Find(found->second)) {

@@ -69,7 +69,8 @@ bool JobDone(const Json& job) {
 Cluster::Cluster(Options options, uint64_t seed)
     : options_(std::move(options)), random_(seed), now_(*ParseTime("2026-11-30T09:00:00Z")) {
   server_.SetNow(now_);
-  server_.Subscribe([this](const kube::FakeApiServer::Event& event) { undelivered_.push_back(event); });
+  server_.Subscribe(
+      [this](const kube::FakeApiServer::Event& event) { undelivered_.push_back(event); });
   // The chart's policies: queued Jobs start held, and only the controller releases them.
   server_.AddAdmission([](const api::WriteRequest& request, std::string_view who,
                           const Json& old_object, Json& object) -> Status {
@@ -91,8 +92,11 @@ Cluster::Cluster(Options options, uint64_t seed)
       return {};
     }
     if (old_object.IsNull()) {
-      object.At("spec").At("template").At("metadata").At("labels").Set(
-          "batch.kubernetes.io/job-name", object["metadata"]["name"]);
+      object.At("spec")
+          .At("template")
+          .At("metadata")
+          .At("labels")
+          .Set("batch.kubernetes.io/job-name", object["metadata"]["name"]);
       return {};
     }
     if (!(old_object["spec"]["template"] == object["spec"]["template"])) {
@@ -121,10 +125,10 @@ void Cluster::AddNode(const std::string& name, int64_t cpu, int64_t gpus) {
   }
   EXPECT_TRUE(server_.Create(
       ResourceOf(Kind::kNode),
-      Json::Obj({{"metadata",
-                  Json::Obj({{"name", name},
-                             {"labels", Json::Obj({{"kubernetes.io/hostname", name}})}})},
-                 {"status", Json::Obj({{"allocatable", std::move(allocatable)}})}})));
+      Json::Obj(
+          {{"metadata",
+            Json::Obj({{"name", name}, {"labels", Json::Obj({{"kubernetes.io/hostname", name}})}})},
+           {"status", Json::Obj({{"allocatable", std::move(allocatable)}})}})));
 }
 
 void Cluster::RemoveNode(const std::string& name) {
@@ -150,10 +154,10 @@ void Cluster::AddNamespace(const std::string& name) {
 }
 
 void Cluster::AddFlavor(const std::string& name, const api::StringMap& labels) {
-  EXPECT_TRUE(server_.Create(
-      ResourceOf(Kind::kResourceFlavor),
-      Json::Obj({{"metadata", Json::Obj({{"name", name}})},
-                 {"spec", Json::Obj({{"nodeLabels", api::ToJson(labels)}})}})));
+  EXPECT_TRUE(
+      server_.Create(ResourceOf(Kind::kResourceFlavor),
+                     Json::Obj({{"metadata", Json::Obj({{"name", name}})},
+                                {"spec", Json::Obj({{"nodeLabels", api::ToJson(labels)}})}})));
 }
 
 void Cluster::AddQueue(const std::string& cluster_queue, const std::string& ns,
@@ -173,18 +177,18 @@ void Cluster::AddQueue(const std::string& cluster_queue, const std::string& ns,
        {"resourceGroups",
         Json::Arr({Json::Obj(
             {{"coveredResources", std::move(covered)},
-             {"flavors", Json::Arr({Json::Obj({{"name", "default"},
-                                               {"resources", std::move(resources)}})})}})})}});
+             {"flavors", Json::Arr({Json::Obj(
+                             {{"name", "default"}, {"resources", std::move(resources)}})})}})})}});
   if (!cohort.empty()) {
     spec.Set("cohortName", cohort);
   }
   EXPECT_TRUE(server_.Create(
       ResourceOf(Kind::kClusterQueue),
       Json::Obj({{"metadata", Json::Obj({{"name", cluster_queue}})}, {"spec", std::move(spec)}})));
-  EXPECT_TRUE(server_.Create(
-      ResourceOf(Kind::kLocalQueue),
-      Json::Obj({{"metadata", Json::Obj({{"name", "main"}, {"namespace", ns}})},
-                 {"spec", Json::Obj({{"clusterQueue", cluster_queue}})}})));
+  EXPECT_TRUE(
+      server_.Create(ResourceOf(Kind::kLocalQueue),
+                     Json::Obj({{"metadata", Json::Obj({{"name", "main"}, {"namespace", ns}})},
+                                {"spec", Json::Obj({{"clusterQueue", cluster_queue}})}})));
 }
 
 void Cluster::SetQuota(const std::string& cluster_queue, const std::string& resource,
@@ -192,8 +196,8 @@ void Cluster::SetQuota(const std::string& cluster_queue, const std::string& reso
   auto queue = server_.Get(ResourceOf(Kind::kClusterQueue), {"", cluster_queue});
   ASSERT_TRUE(queue);
   Json groups = (*queue)["spec"]["resourceGroups"];
-  for (Json& entry : groups.MutableArray()[0].At("flavors").MutableArray()[0].At("resources")
-                         .MutableArray()) {
+  for (Json& entry :
+       groups.MutableArray()[0].At("flavors").MutableArray()[0].At("resources").MutableArray()) {
     if (entry["name"].AsString() == resource) {
       entry.Set("nominalQuota", nominal);
     }
@@ -221,14 +225,17 @@ void Cluster::Submit(const JobSpec& job) {
         Json::Arr({Json::Obj({{"name", "main"},
                               {"image", "x"},
                               {"resources", Json::Obj({{"requests", std::move(requests)}})}})})}});
+  if (!job.preset_group.empty()) {
+    pod_spec.Set("schedulingGroup", Json::Obj({{"podGroupName", job.preset_group}}));
+  }
   auto created = server_.Create(
       ResourceOf(Kind::kJob),
-      Json::Obj({{"metadata", Json::Obj({{"name", job.name},
-                                         {"namespace", job.ns},
-                                         {"labels", std::move(labels)}})},
-                 {"spec", Json::Obj({{"parallelism", job.pods},
-                                     {"completions", job.pods},
-                                     {"template", Json::Obj({{"spec", std::move(pod_spec)}})}})}}));
+      Json::Obj(
+          {{"metadata",
+            Json::Obj({{"name", job.name}, {"namespace", job.ns}, {"labels", std::move(labels)}})},
+           {"spec", Json::Obj({{"parallelism", job.pods},
+                               {"completions", job.pods},
+                               {"template", Json::Obj({{"spec", std::move(pod_spec)}})}})}}));
   ASSERT_TRUE(created) << created.error().message;
   run_time_[(*created)["metadata"]["uid"].AsString()] = job.runs_for;
 }
@@ -266,7 +273,8 @@ void Cluster::SetStatus(const api::Resource& resource, const api::ObjectKey& key
   if (current && Has((*current)["status"], status)) {
     return;
   }
-  EXPECT_TRUE(server_.MergePatch(resource, key, Json::Obj({{"status", std::move(status)}}), "status"));
+  EXPECT_TRUE(
+      server_.MergePatch(resource, key, Json::Obj({{"status", std::move(status)}}), "status"));
 }
 
 void Cluster::RunJobController() {
@@ -301,20 +309,20 @@ void Cluster::RunJobController() {
                 Json::Obj({{"active", 0},
                            {"startTime", Json()},
                            {"succeeded", succeeded},
-                           {"conditions", Json::Arr({Json::Obj({{"type", "Suspended"},
-                                                                {"status", "True"}})})}}));
+                           {"conditions",
+                            Json::Arr({Json::Obj({{"type", "Suspended"}, {"status", "True"}})})}}));
       continue;
     }
     if (succeeded >= completions) {
       SetStatus(ResourceOf(Kind::kJob), key,
                 Json::Obj({{"active", 0},
                            {"succeeded", succeeded},
-                           {"conditions", Json::Arr({Json::Obj({{"type", "Complete"},
-                                                                {"status", "True"}})})}}));
+                           {"conditions",
+                            Json::Arr({Json::Obj({{"type", "Complete"}, {"status", "True"}})})}}));
       continue;
     }
     const int64_t wanted =
-        std::min(job["spec"]["parallelism"].AsInt(1), completions - succeeded);
+        std::min({job["spec"]["parallelism"].AsInt(1), completions - succeeded, pod_limit_});
     for (; active < wanted; ++active) {
       Json pod_template = job["spec"]["template"];
       Json metadata = pod_template["metadata"];
@@ -335,10 +343,10 @@ void Cluster::RunJobController() {
                                             {"spec", std::move(spec)},
                                             {"status", Json::Obj({{"phase", "Pending"}})}})));
     }
-    Json status = Json::Obj({{"active", active},
-                             {"succeeded", succeeded},
-                             {"conditions", Json::Arr({Json::Obj({{"type", "Suspended"},
-                                                                  {"status", "False"}})})}});
+    Json status = Json::Obj(
+        {{"active", active},
+         {"succeeded", succeeded},
+         {"conditions", Json::Arr({Json::Obj({{"type", "Suspended"}, {"status", "False"}})})}});
     if (job["status"]["startTime"].IsNull()) {
       status.Set("startTime", FormatTime(now_));
     } else {
@@ -360,8 +368,7 @@ void Cluster::RunScheduler() {
   std::map<std::string, Room> rooms;
   for (const Json& node : server_.List(ResourceOf(Kind::kNode))) {
     Room& room = rooms[node["metadata"]["name"].AsString()];
-    room.cpu = api::ToAmount(
-        "cpu", *api::Quantity::FromJson(node["status"]["allocatable"]["cpu"]));
+    room.cpu = api::ToAmount("cpu", *api::Quantity::FromJson(node["status"]["allocatable"]["cpu"]));
     if (const Json* gpus = node["status"]["allocatable"].Find("nvidia.com/gpu")) {
       room.gpus = api::ToAmount("nvidia.com/gpu", *api::Quantity::FromJson(*gpus));
     }
@@ -377,8 +384,8 @@ void Cluster::RunScheduler() {
     const std::string ns = pod["metadata"]["namespace"].AsString();
     const std::string& group = pod["spec"]["schedulingGroup"]["podGroupName"].AsString();
     const std::string& node = pod["spec"]["nodeName"].AsString();
-    const std::string id = group.empty() ? ns + "//" + pod["metadata"]["name"].AsString()
-                                         : ns + "/" + group;
+    const std::string id =
+        group.empty() ? ns + "//" + pod["metadata"]["name"].AsString() : ns + "/" + group;
     ++members[id];
     if (!node.empty()) {
       ++bound[id];
@@ -508,6 +515,9 @@ void Cluster::StepController() {
     for (HistoryRow& row : output.history) {
       history_.push_back(std::move(row));
     }
+    for (EventRecord& event : output.events) {
+      events_.push_back(std::move(event));
+    }
     EXPECT_TRUE(output.bugs.empty()) << output.bugs.front();
     for (const Effect& effect : output.effects) {
       std::vector<Json> answers;
@@ -531,7 +541,9 @@ void Cluster::StepController() {
       }
       core_->OnOutcome(effect.token, answers, error);
     }
-    Deliver();
+    if (!watch_lag_) {
+      Deliver();
+    }
     if (output.effects.empty() && !core_->Busy()) {
       break;
     }
@@ -572,8 +584,7 @@ void Cluster::Restart() {
   for (const Kind kind : {Kind::kNamespace, Kind::kNode, Kind::kResourceFlavor, Kind::kClusterQueue,
                           Kind::kLocalQueue, Kind::kWorkloadPriorityClass, Kind::kWorkload,
                           Kind::kJob, Kind::kPod, Kind::kPodGroup}) {
-    const api::Resource resource =
-        kind == Kind::kPodGroup ? GroupResource() : ResourceOf(kind);
+    const api::Resource resource = kind == Kind::kPodGroup ? GroupResource() : ResourceOf(kind);
     for (const Json& object : server_.List(resource)) {
       kube::FakeApiServer::Event event;
       event.type = "ADDED";
@@ -646,7 +657,8 @@ std::string Cluster::Check() const {
   }
   std::map<std::string, std::string> queue_of_ns;
   for (const Json& local : server_.List(ResourceOf(Kind::kLocalQueue))) {
-    queue_of_ns[local["metadata"]["namespace"].AsString()] = local["spec"]["clusterQueue"].AsString();
+    queue_of_ns[local["metadata"]["namespace"].AsString()] =
+        local["spec"]["clusterQueue"].AsString();
   }
   std::map<std::string, std::map<std::string, int64_t>> on_node;
   for (const Json& pod : server_.List(ResourceOf(Kind::kPod))) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole cluster in virtual time for tests of the controller core: the in-memory API server with the
-// admission rules of the chart, and plain imitations of the Job controller, the (gang) scheduler and
-// the kubelets. Deterministic from its seed; no thread, no I/O.
+// A whole cluster in virtual time for tests of the controller core: the in-memory API server with
+// the admission rules of the chart, and plain imitations of the Job controller, the (gang)
+// scheduler and the kubelets. Deterministic from its seed; no thread, no I/O.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,7 @@ struct JobSpec {
   int64_t gpus = 0;
   Duration runs_for = std::chrono::seconds(5);
   std::string priority_class = "";
+  std::string preset_group = "";  // spec.template.spec.schedulingGroup.podGroupName
 };
 
 class Cluster {
@@ -67,6 +68,11 @@ class Cluster {
   // While stopped nothing lets pods be bound.
   void SetScheduler(bool on) { scheduler_on_ = on; }
   void SetController(bool on) { controller_on_ = on; }
+  // While on, the watch shows the controller's own writes only at the next tick; answers come at
+  // once.
+  void SetWatchLag(bool on) { watch_lag_ = on; }
+  // No job gets more live pods than this, as with a ResourceQuota on pods.
+  void SetPodLimit(int64_t limit) { pod_limit_ = limit; }
 
   // --- looking ---
   kube::FakeApiServer& server() { return server_; }
@@ -79,6 +85,7 @@ class Cluster {
   [[nodiscard]] std::string Condition(const Json& object, std::string_view type,
                                       std::string_view field = "status") const;
   [[nodiscard]] const std::vector<HistoryRow>& history() const { return history_; }
+  [[nodiscard]] const std::vector<EventRecord>& events() const { return events_; }
   [[nodiscard]] uint64_t writes() const { return writes_; }
   // The invariants that an outsider can check, and the core's own. "" or what is broken.
   [[nodiscard]] std::string Check() const;
@@ -99,14 +106,18 @@ class Cluster {
   std::unique_ptr<Core> core_;
   std::vector<kube::FakeApiServer::Event> undelivered_;
   Time now_;
-  std::map<std::string, Duration> run_time_;          // job uid -> how long its pods run
-  std::map<std::string, Time> started_;               // pod uid -> when it was bound
-  std::map<std::string, std::map<std::string, int64_t>> quota_;  // ClusterQueue -> resource -> nominal
+  std::map<std::string, Duration> run_time_;  // job uid -> how long its pods run
+  std::map<std::string, Time> started_;       // pod uid -> when it was bound
+  std::map<std::string, std::map<std::string, int64_t>>
+      quota_;  // ClusterQueue -> resource -> nominal
   std::map<std::string, std::string> cohort_of_;
   std::vector<HistoryRow> history_;
+  std::vector<EventRecord> events_;
   double faults_ = 0;
   bool scheduler_on_ = true;
   bool controller_on_ = true;
+  bool watch_lag_ = false;
+  int64_t pod_limit_ = 1000;
   uint64_t writes_ = 0;
   int next_pod_ = 0;
 };
