@@ -94,11 +94,11 @@ cat <<TEXT
 
 TUTTI  starts a batch job on Kubernetes only when all of it fits.
 
-Teams submit ordinary Jobs to a queue; admins give each team a quota. Tutti holds every job until its
-quota and a place for all of its pods exist, then starts it at once and hands it to Kubernetes' own
-gang scheduler. If the cluster moves underneath, it takes the job back whole and says so. This script
-builds it, starts a Kubernetes control plane on this machine, and runs about 200 jobs of three teams
-three times: as plain Jobs, as native gangs without a queue, and with Tutti.
+Teams submit ordinary Jobs to a queue; admins give each team a quota. Tutti holds every job until
+its quota and a place for all of its pods exist, then starts it at once and hands it to Kubernetes'
+own gang scheduler. If the cluster moves underneath, it takes the job back whole and says so. This
+script builds it, starts a Kubernetes control plane on this machine, and runs about 200 jobs of
+three teams three times: as plain Jobs, as native gangs without a queue, and with Tutti.
 
   Real       etcd, API server, controller manager, scheduler (Kubernetes v1.36.3), Tutti
   Simulated  40 nodes with 8 GPUs each, and the work in the pods: how long a job runs
@@ -145,7 +145,7 @@ long() {
   trap "kill -- -$pid 2>/dev/null; printf '\ninterrupted; run ./quickstart.sh again to go on\n'; exit 130" INT TERM
   while kill -0 "$pid" 2>/dev/null; do
     sleep 0.5
-    line=$(tail -c 300 "$log" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | cut -c1-60)
+    line=$(tail -c 300 "$log" | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | cut -c1-60 || true)
     if [[ -t 1 ]]; then
       printf '\r\033[K  %s  %s  %s' "$what" "$(clock $((SECONDS - start)))" "$line"
     elif ((SECONDS - start - last >= 30)); then
