@@ -30,15 +30,15 @@ func describe(jobs []trace.Job, o options) string {
 	c := trace.Default()
 	var b strings.Builder
 	fmt.Fprintf(&b, `
-%d jobs (%d of one pod, %d gangs of 2 to 16 pods; %d pods in all; %d with generateName) arrive in bursts
-within %.0f s on %d nodes with %d GPUs each, and ask for %.0f GPU-seconds, %.2f times what the cluster has
-in that time. Each run lasts %.0f s on a fresh cluster.
-Real: etcd, API server, controller manager, scheduler, Tutti. Simulated: the nodes, and the work: a job
-makes progress only while all of its pods run, and ends when that has lasted for its run time.
+%d jobs (%d of one pod, %d gangs of 2 to 16 pods; %d pods in all; %d with generateName) arrive in
+bursts within %.0f s on %d nodes with %d GPUs each. They ask for %.0f GPU-seconds, %.1f times what the
+cluster has in that time. Each run lasts %.0f s on a fresh cluster.
+Real: etcd, API server, controller manager, scheduler, Tutti. Simulated: the nodes, and the work: a
+job makes progress only while all of its pods run, and ends when that has lasted for its run time.
 `, len(jobs), len(jobs)-gangs, gangs, pods, generated, c.Window.Seconds(), nodeCount, gpusPerNode, gpuSeconds,
 		gpuSeconds/(float64(c.GPUs)*c.Window.Seconds()), o.seconds)
 	for _, t := range c.Teams {
-		fmt.Fprintf(&b, "  team %-8s quota %3d GPUs, may borrow %2d more in cohort %s\n", t.Name, t.Quota, t.Borrowing, t.Cohort)
+		fmt.Fprintf(&b, "  team %-8s has %3d GPUs and may borrow %2d more in cohort %s\n", t.Name, t.Quota, t.Borrowing, t.Cohort)
 	}
 	return b.String()
 }

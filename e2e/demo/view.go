@@ -189,7 +189,7 @@ func (v *view) render(in frameInput) []string {
 	lines := []string{
 		fmt.Sprintf("\x1b[1m%s\x1b[0m   %s %.0f of %.0f s", in.title, bar(in.elapsed, in.length, 24), min(in.elapsed, in.length), in.length),
 		"",
-		"  team                 GPUs in use / quota                    running  in part     held  pending     done",
+		"  team     cohort   GPUs in use / quota       running in part    held pending    done",
 	}
 	held, waiting, running, part, finished := 0, 0, 0, 0, 0
 	for _, t := range v.teams {
@@ -203,18 +203,18 @@ func (v *view) render(in frameInput) []string {
 		if used > t.Limit() {
 			over = "\x1b[31m over\x1b[0m"
 		}
-		lines = append(lines, fmt.Sprintf("  \x1b[%sm%-8s\x1b[0m %-8s %s %4d / %-7s%-5s %8d %8d %8d %8d %8d", colours[t.Name[0]-32], t.Name,
-			t.Cohort, bar(float64(used), float64(t.Limit()), 16), used, quota, over, now.jobs, now.partJobs, now.heldJobs, now.waitingJobs, now.finished)+over)
+		lines = append(lines, fmt.Sprintf("  \x1b[%sm%-8s\x1b[0m %-8s %s %3d / %-6s %7d %7d %7d %7d %7d%s", colours[t.Name[0]-32], t.Name, t.Cohort,
+			bar(float64(used), float64(t.Limit()), 12), used, quota, now.jobs, now.partJobs, now.heldJobs, now.waitingJobs, now.finished, over))
 		held += now.heldJobs
 		waiting += now.waitingJobs
 		running += now.jobs
 		part += now.partJobs
 		finished += now.finished
 	}
-	lines = append(lines, fmt.Sprintf("  %-56s %8d %8d %8d %8d %8d of %d", "together", running, part, held, waiting, finished, p.submitted), "")
+	lines = append(lines, fmt.Sprintf("  %-43s %7d %7d %7d %7d %7d of %d", "together", running, part, held, waiting, finished, p.submitted), "")
 	lines = append(lines, v.map8(p)...)
 	seconds := max(in.report.Seconds, 0.001)
-	lines = append(lines, "", fmt.Sprintf("  so far: %.0f GPUs at work on average, %.0f held by jobs that aren't whole; kube-scheduler %.1f CPU-s",
+	lines = append(lines, "", fmt.Sprintf("  on average %.0f GPUs at work, %.0f held by jobs that aren't whole; kube-scheduler %.1f CPU-s",
 		in.report.UsefulGPUSeconds/seconds, in.report.NotWholeGPUSeconds/seconds, in.schedulerCPU))
 	if v.way == Tutti {
 		lines = append(lines, "")
@@ -225,7 +225,7 @@ func (v *view) render(in frameInput) []string {
 
 // map8 draws the nodes, eight to a line, one character per GPU.
 func (v *view) map8(p picture) []string {
-	lines := []string{"  40 nodes of 8 GPUs: V vision, S speech, R ranking; lower case: held by a job that isn't whole"}
+	lines := []string{"  40 nodes of 8 GPUs (V vision, S speech, R ranking; lower case: its job isn't whole)"}
 	line := ""
 	for i, node := range v.nodes {
 		cells := p.nodes[node]
