@@ -205,4 +205,4 @@ if ((rc)); then
   fail "the demo ended with an error" "Logs of the components: $logs/clusters. If a cluster was left: ./quickstart.sh --clean"
 fi
 echo
-echo "Took $(clock $((SECONDS - begin))). Numbers: $programs/results.json. What is promised: docs/guarantees.md"
+echo "Took $(clock $((SECONDS - begin))). The numbers as JSON: build/demo/results.json. What is promised: docs/guarantees.md"

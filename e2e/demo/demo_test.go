@@ -83,7 +83,7 @@ func TestTableNamesEveryLineInWhichTuttiIsWorse(t *testing.T) {
 	if strings.Contains(worse, "finished") || strings.Contains(worse, "quota") || strings.Contains(worse, "scheduler") {
 		t.Errorf("better lines are listed as worse:\n%s", worse)
 	}
-	for _, want := range []string{"150 of 200", "180 of 200", "40 (team vision)", "1.20 times the finished jobs"} {
+	for _, want := range []string{"150 of 200", "180 of 200", "40 (team vision)", "finished jobs x 1.20"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing:\n%s", want, text)
 		}

@@ -140,7 +140,7 @@ func run(o options) error {
 		if err != nil {
 			return err
 		}
-		screen.say(tryIt(state, o.state))
+		screen.say(tryIt(state))
 	}
 	return nil
 }

@@ -135,11 +135,12 @@ func table(results []Result, c trace.Config) string {
 		}
 	}
 	fmt.Fprintf(&b, "%s\n", strings.Repeat("-", 35+21*len(results)))
-	b.WriteString(`Counted by a program that may read Jobs and Pods and nothing else; CPU seconds from /proc. A job is
-whole while all of its pods have a node; only then do its GPUs do useful work. Waits run from creation
-until the job is whole for the first time; ">=": jobs that still wait at the end are in it with their
-wait so far. Over a quota: above what a team has and may borrow, or above a cohort's sum, counting pods
-that have a node and aren't being deleted. Native gangs: all pods at once, but no queue and no quota.
+	b.WriteString(`Counted by a program that may read Jobs and Pods and nothing else; CPU seconds from /proc. A job
+is whole while all of its pods have a node; only then do its GPUs do useful work. Waits run from
+creation until the job is whole for the first time; ">=": jobs that still wait at the end are in
+it with their wait so far. Over a quota: above what a team has and may borrow, or above a cohort's
+sum, counting pods that have a node and aren't being deleted. Native gangs: all pods at once, but
+no queue and no quota.
 `)
 	if tutti != nil && len(results) > 1 {
 		for _, r := range results {
@@ -173,23 +174,26 @@ func ratios(tutti, other Result) string {
 		if b == 0 {
 			return "-"
 		}
-		return fmt.Sprintf("%.2f times", a/b)
+		return fmt.Sprintf("x %.2f", a/b)
 	}
-	return fmt.Sprintf("%s the finished jobs, %s the useful GPUs, %s the median wait", times(float64(tutti.Finished), float64(other.Finished)),
+	return fmt.Sprintf("finished jobs %s, useful GPUs %s, median wait %s", times(float64(tutti.Finished), float64(other.Finished)),
 		times(tutti.UsefulGPUSeconds, other.UsefulGPUSeconds), times(tutti.WaitMedian.Seconds, other.WaitMedian.Seconds))
 }
 
 // tryIt is said after --keep.
-func tryIt(s State, statePath string) string {
+func tryIt(s State) string {
 	directory := filepath.Dir(s.Kubeconfig)
 	return fmt.Sprintf(`
 The cluster with Tutti stays up (process %d, since %s). Three things to try:
 
-  export KUBECONFIG=%s PATH=%s:$PATH
-  kubectl get clusterqueues,kueueworkloads -A
-  kubectl create -f %s/gang.yaml       # a gang of 8 pods with 8 GPUs each, runs for 20 s
-  kubectl -n vision describe kueueworkloads | tail -n 40
+  export KUBECONFIG=%s
+  export PATH=%s:$PATH
 
-Logs: %[6]s. Stop it: ./quickstart.sh --clean, or kill %[1]d (its state: %[7]s).
-`, s.PID, time.Now().Format("15:04"), s.Kubeconfig, filepath.Dir(s.Kubectl), directory, s.Logs, statePath)
+  kubectl get clusterqueues,kueueworkloads -A
+  kubectl create -f %s/gang.yaml   # 8 pods of 8 GPUs, 20 s
+  kubectl describe clusterqueue vision
+
+Logs: %[6]s
+Stop it: ./quickstart.sh --clean, or kill %[1]d
+`, s.PID, time.Now().Format("15:04"), s.Kubeconfig, filepath.Dir(s.Kubectl), directory, s.Logs)
 }
