@@ -687,7 +687,7 @@ uint32_t Seeds(uint32_t usual) {
 }
 
 TEST(EngineTwinTest, QuotaDecisionsAreLegalAndComplete) {
-  const uint32_t seeds = Seeds(400);
+  const uint32_t seeds = Seeds(300);
   for (uint32_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Twin(seed, /*with_nodes=*/false).Run(60);
@@ -695,7 +695,7 @@ TEST(EngineTwinTest, QuotaDecisionsAreLegalAndComplete) {
 }
 
 TEST(EngineTwinTest, PlacesAndQuotaGoTogether) {
-  const uint32_t seeds = Seeds(150);
+  const uint32_t seeds = Seeds(100);
   for (uint32_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Twin(seed, /*with_nodes=*/true).Run(60);
