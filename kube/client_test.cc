@@ -160,6 +160,22 @@ TEST_F(ClientTest, DiscoveryOfABareServerFindsNothing) {
   EXPECT_TRUE(found->kueue_versions.empty());
 }
 
+TEST_F(ClientTest, DiscoveryFindsWhatAStartingServerServesButDoesNotListYet) {
+  transport_.SetIntercept([](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
+    if (request.target == "/apis") {
+      return HttpResponse{200, R"({"kind":"APIGroupList","groups":[]})", {}};
+    }
+    return std::nullopt;
+  });
+  Result<Discovery> found = Fail(ErrorCode::kInternal, "no answer");
+  client_.Discover([&](Result<Discovery> answer) { found = std::move(answer); });
+  loop_.RunPosted();
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->podgroup_versions, std::vector<std::string>{"v1alpha2"});
+  EXPECT_TRUE(found->mutating_admission_policies);
+  EXPECT_EQ(found->kueue_versions, std::vector<std::string>{"v1beta2"});
+}
+
 TEST_F(ClientTest, DiscoverySaysWhichRequestFailed) {
   transport_.SetIntercept([](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
     if (request.target == "/apis") {

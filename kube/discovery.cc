@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the API server what it can do: the version, the list of groups, then the resources of the
-// three groups that matter. One request after the other; runs once at start.
+// three groups that matter, also of versions that the list doesn't name. One request after the
+// other; runs once at start.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -13,6 +14,10 @@ namespace {
 
 constexpr std::string_view kScheduling = "scheduling.k8s.io";
 constexpr std::string_view kAdmission = "admissionregistration.k8s.io";
+constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
+    {kScheduling, "v1beta1"},        {kScheduling, "v1alpha2"},       {kAdmission, "v1"},
+    {names::kKueueGroup, "v1beta2"}, {names::kKueueGroup, "v1beta1"},
+};
 
 struct Search : std::enable_shared_from_this<Search> {
   Client* client = nullptr;
@@ -47,6 +52,13 @@ struct Search : std::enable_shared_from_this<Search> {
         }
         for (const Json& version : group["versions"].AsArray()) {
           self->to_ask.emplace_back(name, version["version"].AsString());
+        }
+      }
+      // A server that has just started lists its groups late, but serves them.
+      for (const auto& [group, version] : kKnown) {
+        const std::pair<std::string, std::string> known(group, version);
+        if (std::find(self->to_ask.begin(), self->to_ask.end(), known) == self->to_ask.end()) {
+          self->to_ask.push_back(known);
         }
       }
       std::reverse(self->to_ask.begin(), self->to_ask.end());
