@@ -411,7 +411,8 @@ func (o *Observer) gangOf(job *jobState, pod *corev1.Pod, now time.Time) *gangSt
 			return gang
 		}
 	}
-	gang := &gangState{job: job, name: key, size: job.size, created: now}
+	// Members that succeeded in an earlier life of the Job don't come again.
+	gang := &gangState{job: job, name: key, size: job.remaining, created: now}
 	job.gangs = append(job.gangs, gang)
 	return gang
 }
