@@ -47,6 +47,13 @@ TEST_F(EventsTest, AnEventNamesItsObjectAndSource) {
   EXPECT_EQ(event["source"]["component"].AsString(), "tutti");
 }
 
+TEST_F(EventsTest, AnEventIsSentToTheApiThatItsBodyIsWrittenIn) {
+  Record("Admitted", "Admitted by ClusterQueue cq");
+  ASSERT_EQ(requests_.size(), 1U);
+  EXPECT_EQ(requests_[0].resource.ApiVersion(), requests_[0].body["apiVersion"].AsString());
+  EXPECT_EQ(requests_[0].resource.Path("team-a", ""), "/api/v1/namespaces/team-a/events");
+}
+
 TEST_F(EventsTest, EqualEventsAreCountedInOneObject) {
   for (int i = 0; i < 5; ++i) {
     Record("Pending", "needs 8 more nvidia.com/gpu");
