@@ -111,6 +111,15 @@ Result<Json> FakeApiServer::Execute(const api::WriteRequest& request, std::strin
                   "a request needs a name, and a namespace exactly when the kind is namespaced: " +
                       api::Describe(request));
   }
+  const std::string& version = request.body["apiVersion"].AsString();
+  const bool whole = request.verb == api::Verb::kCreate || request.verb == api::Verb::kUpdate ||
+                     request.verb == api::Verb::kApply;
+  if (whole && !version.empty() && version != request.resource.ApiVersion()) {
+    return Refuse(ErrorCode::kInvalid, 400,
+                  "the API version in the data (" + version +
+                      ") does not match the expected API version (" +
+                      request.resource.ApiVersion() + ")");
+  }
   Result<Json> result = Json();
   switch (request.verb) {
     case api::Verb::kCreate:

@@ -12,6 +12,8 @@ namespace {
 
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100);
 constexpr Duration kLastRetry = std::chrono::seconds(30);
+// Forgotten shapes that may pile up before they are swept out.
+constexpr size_t kShapesKept = 1000;
 // So often an admission whose write may have been carried out is tried again before it is given up.
 constexpr int kAdmissionTries = 4;
 
@@ -293,6 +295,10 @@ Output Core::Step(Time now) {
       RunPass();
     }
     ReconcileQueues();
+    if (shapes_.Size() > shapes_trimmed_ * 2 + kShapesKept) {
+      shapes_.Trim();
+      shapes_trimmed_ = shapes_.Size();
+    }
   }
   return std::exchange(out_, Output{});
 }

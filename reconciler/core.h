@@ -127,6 +127,7 @@ class Core {
   [[nodiscard]] const engine::Engine& engine() const { return *engine_; }
   [[nodiscard]] const World& world() const { return world_; }
   [[nodiscard]] const std::map<api::ObjectKey, Unit>& units() const { return units_; }
+  [[nodiscard]] size_t KnownShapes() const { return shapes_.Size(); }
   // Engine invariants plus: every unit is in one state, nothing is assumed twice. "" or the
   // problem.
   [[nodiscard]] std::string SanityCheck() const;
@@ -220,6 +221,7 @@ class Core {
   World world_;
   std::unique_ptr<engine::Engine> engine_;
   ShapeCache shapes_;
+  size_t shapes_trimmed_ = 0;  // how many were left after the last sweep
   std::map<api::ObjectKey, Unit> units_;
   std::map<std::string, api::ObjectKey> unit_of_job_;  // by job UID
   std::set<api::ObjectKey> dirty_units_;

@@ -55,8 +55,8 @@ void Ordeal(uint64_t seed, GangApi gang_api) {
         if (!pods.empty()) {
           const Json& pod = pods[static_cast<size_t>(pick(0, static_cast<int>(pods.size()) - 1))];
           if (pod["status"]["phase"].AsString() != "Succeeded") {
-            cluster.KillPod({pod["metadata"]["namespace"].AsString(),
-                             pod["metadata"]["name"].AsString()});
+            cluster.KillPod(
+                {pod["metadata"]["namespace"].AsString(), pod["metadata"]["name"].AsString()});
           }
         }
         break;

@@ -76,8 +76,8 @@ TEST(CoreTest, QuotaWithoutAPlaceDoesNotStartAJob) {
   cluster.Run(2s);
   EXPECT_FALSE(cluster.Suspended("team-a", "wide"));
   EXPECT_TRUE(cluster.Suspended("team-a", "late"));
-  const std::string message = cluster.Condition(cluster.WorkloadOf("team-a", "late"),
-                                                "QuotaReserved", "message");
+  const std::string message =
+      cluster.Condition(cluster.WorkloadOf("team-a", "late"), "QuotaReserved", "message");
   EXPECT_NE(message.find("cpu"), std::string::npos) << message;
   EXPECT_TRUE(cluster.RunUntilDone(20s));
 }
@@ -115,8 +115,9 @@ TEST(CoreTest, WhatDoesNotLandIsTakenBackWholeAndRestored) {
   EXPECT_FALSE(job["spec"]["template"]["metadata"]["labels"].Has(names::kPodSetLabel));
   const Json workload = cluster.WorkloadOf("team-a", "gang");
   EXPECT_EQ(cluster.Condition(workload, "Evicted", "reason"), "PodsReadyTimeout");
-  EXPECT_EQ(workload["status"]["schedulingStats"]["evictions"].AsArray()[0]["underlyingCause"].AsString(),
-            "NotPlaced");
+  EXPECT_EQ(
+      workload["status"]["schedulingStats"]["evictions"].AsArray()[0]["underlyingCause"].AsString(),
+      "NotPlaced");
   EXPECT_TRUE(workload["status"]["admission"].IsNull());
   EXPECT_FALSE(workload["status"]["requeueState"]["requeueAt"].IsNull());
   EXPECT_EQ(cluster.Check(), "");
@@ -146,7 +147,8 @@ TEST(CoreTest, JobsThatArriveWhileNobodyIsThereStartInOrderOfAge) {
       released.push_back(row.job);
     }
   }
-  EXPECT_EQ(released, (std::vector<std::string>{"job-9", "job-8", "job-7", "job-6", "job-5", "job-4"}));
+  EXPECT_EQ(released,
+            (std::vector<std::string>{"job-9", "job-8", "job-7", "job-6", "job-5", "job-4"}));
 }
 
 TEST(CoreTest, AQueueLabelOnARunningJobSuspendsItFirst) {
@@ -199,9 +201,9 @@ TEST(CoreTest, DrainedQueueTakesJobsBackAndStartsThemAgainLater) {
   cluster.Submit({.name = "gang", .pods = 3, .runs_for = 10s});
   cluster.Run(2s);
   const auto set_policy = [&](const char* policy) {
-    ASSERT_TRUE(cluster.server().MergePatch(
-        api::ResourceOf(api::Kind::kClusterQueue), {"", "cq"},
-        Json::Obj({{"spec", Json::Obj({{"stopPolicy", policy}})}})));
+    ASSERT_TRUE(
+        cluster.server().MergePatch(api::ResourceOf(api::Kind::kClusterQueue), {"", "cq"},
+                                    Json::Obj({{"spec", Json::Obj({{"stopPolicy", policy}})}})));
   };
   set_policy("HoldAndDrain");
   cluster.Run(3s);
