@@ -66,9 +66,9 @@ TEST(YamlTest, ScalarsFollowTheRulesOfKubernetesTools) {
 
 TEST(YamlTest, MergeKeysFillInWhatIsNotGiven) {
   const auto json =
-      ToJson("base: &b {x: 1, y: 2}\nmore: &m {y: 3, z: 4}\nall:\n  <<: [*b, *m]\n  x: 0\n");
+      ToJson("base: &b {x: 1, w: 2}\nmore: &m {w: 3, z: 4}\nall:\n  <<: [*b, *m]\n  x: 0\n");
   ASSERT_TRUE(json) << json.error().message;
-  EXPECT_EQ((*json)["all"].DumpSorted(), R"({"x":0,"y":2,"z":4})");
+  EXPECT_EQ((*json)["all"].DumpSorted(), R"({"w":2,"x":0,"z":4})");
 }
 
 TEST(YamlTest, ErrorsNameTheLine) {
