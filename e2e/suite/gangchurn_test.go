@@ -152,7 +152,7 @@ func churn(t *testing.T, gatesOff bool, teams []trace.Team, jobs []trace.Job) {
 // times from creation to release.
 func idleLatencies(t *testing.T, c *cluster.Cluster, observer *observe.Observer, team trace.Team) []time.Duration {
 	t.Helper()
-	const probes = 20
+	const probes = 12
 	for i := range probes {
 		j := trace.Job{Team: team.Name, Name: fmt.Sprintf("probe-%02d", i), Pods: 1 + i%2*3, GPUs: 1, Duration: 100 * time.Millisecond}
 		createJob(t, c, loadJob(j))
