@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flavor assignment: for each pod set and each resource group of the ClusterQueue the first flavor
-// (in listed order) that the pods can use, that has quota and, where the flavor's capacity mode asks
-// for it, a place for the whole gang so far. Pure question: changes nothing.
+// (in listed order) that the pods can use, that has quota and, where the flavor's capacity mode
+// asks for it, a place for the whole gang so far. Pure question: changes nothing.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,8 @@ struct AssignContext {
 
 enum class FitMode : uint8_t {
   kNoFit,         // can't be admitted, and preemption could not change that
-  kNoCandidates,  // could be admitted if others gave way; nobody is made to (preemption comes later)
+  kNoCandidates,  // could be admitted if others gave way; nobody is made to (preemption comes
+                  // later)
   kFit,
 };
 
@@ -59,7 +60,8 @@ struct Assignment {
   Gang gang;
   std::vector<size_t> gang_pod_sets;  // index of each in pod_sets
   FitResult fit;
-  // Per pod set and group: the flavor to go on with if this assignment comes to nothing; 0 = all tried.
+  // Per pod set and group: the flavor to go on with if this assignment comes to nothing; 0 = all
+  // tried.
   std::vector<size_t> next_flavor;
 };
 

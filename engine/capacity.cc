@@ -26,18 +26,24 @@ namespace {
 std::string LeftToScheduler(const api::PodShape& shape) {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
-  if (shape.has_pod_affinity) add("inter-pod affinity");
-  if (shape.has_topology_spread) add("topology spread (DoNotSchedule)");
-  if (shape.has_volumes_claims) add("volume claims");
-  if (shape.has_resource_claims) add("resource claims");
-  if (shape.has_scheduling_gates) add("scheduling gates");
+  if (shape.has_pod_affinity)
+    add("inter-pod affinity");
+  if (shape.has_topology_spread)
+    add("topology spread (DoNotSchedule)");
+  if (shape.has_volumes_claims)
+    add("volume claims");
+  if (shape.has_resource_claims)
+    add("resource claims");
+  if (shape.has_scheduling_gates)
+    add("scheduling gates");
   if (!shape.scheduler_name.empty() && shape.scheduler_name != "default-scheduler") {
     add("schedulerName " + shape.scheduler_name);
   }
   return text;
 }
 
-// --- a question, prepared -------------------------------------------------------------------------------
+// --- a question, prepared
+// -------------------------------------------------------------------------------
 
 // Pods that are alike in everything that decides where they may go.
 struct KindQuery {
@@ -66,9 +72,11 @@ enum class Basis {
 Wide Promised(const NodeState& node, int32_t resource) {
   Wide sum = 0;
   for (const Holding& holding : node.holdings) {
-    if (holding.promised == 0) continue;
+    if (holding.promised == 0)
+      continue;
     for (const auto& [id, amount] : holding.load->first.requests) {
-      if (id == resource) sum += Wide{amount} * holding.promised;
+      if (id == resource)
+        sum += Wide{amount} * holding.promised;
     }
   }
   return sum;
@@ -104,7 +112,8 @@ class CapacityImpl final : public Capacity {
  private:
   std::optional<Query> Prepare(const Gang& gang) const;
   FitProblem FillNodes(const Query& query, Basis basis) const;
-  static bool PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports, Basis basis);
+  static bool PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports,
+                        Basis basis);
   Placement ToPlacement(const Gang& gang, const Query& query,
                         const std::vector<Assigned>& assigned) const;
   std::string Explain(const Gang& gang, const Query& query, const FitProblem& now,
@@ -127,10 +136,13 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
   std::vector<int64_t> counts;
   for (size_t i = 0; i < gang.pod_sets.size(); ++i) {
     const GangPodSet& set = gang.pod_sets[i];
-    if (set.count <= 0) continue;
-    if (const std::string rules = LeftToScheduler(*set.shape); !rules.empty()) undecided.insert(rules);
+    if (set.count <= 0)
+      continue;
+    if (const std::string rules = LeftToScheduler(*set.shape); !rules.empty())
+      undecided.insert(rules);
     for (const auto& [name, amount] : set.shape->requests) {
-      if (amount > 0 && CountsForFit(name)) names.insert(name);
+      if (amount > 0 && CountsForFit(name))
+        names.insert(name);
     }
     auto alike = std::find_if(query.kinds.begin(), query.kinds.end(), [&](const KindQuery& kind) {
       return kind.first->node_selector == set.node_selector &&
@@ -145,7 +157,8 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
       counts[alike - query.kinds.begin()] += set.count;
     }
   }
-  if (query.kinds.empty()) return std::nullopt;
+  if (query.kinds.empty())
+    return std::nullopt;
   for (const std::string& rules : undecided) {
     query.undecided += (query.undecided.empty() ? "left to the scheduler: " : "; ") + rules;
   }
@@ -180,14 +193,16 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
   problem.bins = nodes.size();
   query.verdicts.reserve(nodes.size() * query.kinds.size());
   for (const NodeState* node : nodes) {
-    for (const NodeFilter& filter : query.filters) query.verdicts.push_back(filter.Check(node->facts));
+    for (const NodeFilter& filter : query.filters)
+      query.verdicts.push_back(filter.Check(node->facts));
   }
   return query;
 }
 
 bool CapacityImpl::PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports,
                              Basis basis) {
-  if (ports.empty() || basis == Basis::kEmpty) return false;
+  if (ports.empty() || basis == Basis::kEmpty)
+    return false;
   return std::any_of(node.holdings.begin(), node.holdings.end(), [&](const Holding& holding) {
     return (basis == Basis::kNow || holding.bound > 0) &&
            PortsClash(ports, holding.load->first.ports);
@@ -207,14 +222,18 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
     int64_t* free = problem.free.data() + n * resources;
     for (size_t r = 0; r < resources; ++r) {
       const Cell* cell = node.Find(query.ids[r]);
-      if (cell == nullptr) continue;
+      if (cell == nullptr)
+        continue;
       total[r] += cell->allocatable;
       Wide used = basis == Basis::kEmpty ? Wide{0} : cell->used;
-      if (basis == Basis::kBoundOnly && node.promised > 0) used -= Promised(node, query.ids[r]);
-      if (used < cell->allocatable) free[r] = static_cast<int64_t>(cell->allocatable - used);
+      if (basis == Basis::kBoundOnly && node.promised > 0)
+        used -= Promised(node, query.ids[r]);
+      if (used < cell->allocatable)
+        free[r] = static_cast<int64_t>(cell->allocatable - used);
     }
     for (size_t k = 0; k < kinds; ++k) {
-      if (query.verdicts[n * kinds + k] != Verdict::kAdmits) continue;
+      if (query.verdicts[n * kinds + k] != Verdict::kAdmits)
+        continue;
       const PodKind& kind = problem.kinds[k];
       const int64_t limit = query.kinds[k].ports.empty() ? kind.count : 1;
       const int64_t cap = FitCount(free, kind.request, limit);
@@ -232,7 +251,8 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
 
 FitResult CapacityImpl::Check(const Gang& gang) const {
   const std::optional<Query> query = Prepare(gang);
-  if (!query) return {};
+  if (!query)
+    return {};
   const FitProblem now = FillNodes(*query, Basis::kNow);
   const SearchResult found = Search(now);
   FitResult result;
@@ -247,8 +267,8 @@ FitResult CapacityImpl::Check(const Gang& gang) const {
   const SearchResult when_empty = same ? found : Search(empty);
   FitFacts facts;
   facts.never = when_empty.end == SearchEnd::kImpossible;
-  facts.gave_up = !facts.never && (found.end == SearchEnd::kGaveUp ||
-                                   when_empty.end == SearchEnd::kGaveUp);
+  facts.gave_up =
+      !facts.never && (found.end == SearchEnd::kGaveUp || when_empty.end == SearchEnd::kGaveUp);
   result.kind = facts.never ? FitKind::kNever : FitKind::kNotNow;
   result.message = Explain(gang, *query, now, empty, std::move(facts),
                            result.kind == FitKind::kNever ? when_empty.placed : found.placed);
@@ -265,7 +285,8 @@ std::string CapacityImpl::Explain(const Gang& gang, const Query& query, const Fi
     KindFacts kind = FactsOf(gang, query, now, empty, k, facts.never);
     kind.placed = placed[k];
     Wide places = 0;
-    for (size_t n = 0; n < basis.bins; ++n) places += basis.Cap(n, k);
+    for (size_t n = 0; n < basis.bins; ++n)
+      places += basis.Cap(n, k);
     // Explain a kind that can't be placed even alone, else the first that first-fit left over.
     if (places < kind.count && facts.alone_each_fits) {
       facts.alone_each_fits = false;
@@ -301,11 +322,14 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
   }
   const api::PodShape& shape = *kind.first->shape;
   std::vector<std::string> selection;
-  if (!shape.node_name.empty()) selection.push_back("node name " + shape.node_name);
-  for (const auto& [key, value] : shape.node_selector) selection.push_back(key + "=" + value);
+  if (!shape.node_name.empty())
+    selection.push_back("node name " + shape.node_name);
+  for (const auto& [key, value] : shape.node_selector)
+    selection.push_back(key + "=" + value);
   for (const auto& [key, value] : kind.first->node_selector) {
     const std::string* own = api::FindIn(shape.node_selector, key);
-    if (own == nullptr || *own != value) selection.push_back(key + "=" + value);
+    if (own == nullptr || *own != value)
+      selection.push_back(key + "=" + value);
   }
   if (shape.has_required_affinity || !shape.required_affinity.empty()) {
     selection.emplace_back("the required node affinity");
@@ -322,7 +346,8 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
   const std::vector<const NodeState*>& nodes = Nodes();
   for (size_t n = 0; n < nodes.size(); ++n) {
     const Verdict verdict = query.verdicts[n * kinds + k];
-    if (verdict == Verdict::kNoMatch) continue;
+    if (verdict == Verdict::kNoMatch)
+      continue;
     ++facts.nodes.matching;
     if (verdict == Verdict::kCordoned) {
       ++facts.nodes.cordoned;
@@ -338,14 +363,16 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
   }
   const FitProblem& problem = never ? empty : now;
   for (size_t r = 0; r < query.names.size(); ++r) {
-    if (pods.request[r] == 0) continue;
+    if (pods.request[r] == 0)
+      continue;
     ResourceFacts resource;
     resource.name = query.names[r];
     resource.request = pods.request[r];
     Wide sum = 0;
     Wide places = 0;
     for (size_t n = 0; n < nodes.size(); ++n) {
-      if (query.verdicts[n * kinds + k] != Verdict::kAdmits) continue;
+      if (query.verdicts[n * kinds + k] != Verdict::kAdmits)
+        continue;
       const int64_t free = problem.Free(n)[r];
       sum += free;
       places += free / resource.request;
@@ -363,10 +390,12 @@ std::vector<std::string> CapacityImpl::Holders(const Query& query, size_t kind,
   std::unordered_map<const GangState*, Wide> amounts;  // order of iteration is not used
   const std::vector<const NodeState*>& nodes = Nodes();
   for (size_t n = 0; n < nodes.size(); ++n) {
-    if (query.verdicts[n * query.kinds.size() + kind] != Verdict::kAdmits) continue;
+    if (query.verdicts[n * query.kinds.size() + kind] != Verdict::kAdmits)
+      continue;
     for (const Holding& holding : nodes[n]->holdings) {
       for (const auto& [id, amount] : holding.load->first.requests) {
-        if (id == resource) amounts[holding.gang] += Wide{amount} * (holding.bound + holding.promised);
+        if (id == resource)
+          amounts[holding.gang] += Wide{amount} * (holding.bound + holding.promised);
       }
     }
   }
@@ -375,9 +404,11 @@ std::vector<std::string> CapacityImpl::Holders(const Query& query, size_t kind,
     sorted.emplace_back(-amount, gang->id.empty() ? "pods outside the queues" : gang->id);
   }
   const size_t shown = std::min<size_t>(3, sorted.size());
-  std::partial_sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(shown), sorted.end());
+  std::partial_sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(shown),
+                    sorted.end());
   std::vector<std::string> names;
-  for (size_t i = 0; i < shown; ++i) names.push_back(sorted[i].second);
+  for (size_t i = 0; i < shown; ++i)
+    names.push_back(sorted[i].second);
   return names;
 }
 
@@ -397,31 +428,38 @@ Placement CapacityImpl::ToPlacement(const Gang& gang, const Query& query,
       int64_t have = sorted[next].count;
       while (have > 0) {
         const int64_t count = std::min(have, want);
-        placement.push_back({*set, nodes[sorted[next].bin]->facts.name, static_cast<int32_t>(count)});
+        placement.push_back(
+            {*set, nodes[sorted[next].bin]->facts.name, static_cast<int32_t>(count)});
         have -= count;
         want -= count;
-        if (want == 0 && ++set != query.kinds[k].pod_sets.end()) want = gang.pod_sets[*set].count;
+        if (want == 0 && ++set != query.kinds[k].pod_sets.end())
+          want = gang.pod_sets[*set].count;
       }
     }
   }
-  std::stable_sort(placement.begin(), placement.end(),
-                   [](const PlacementSlot& a, const PlacementSlot& b) { return a.pod_set < b.pod_set; });
+  std::stable_sort(
+      placement.begin(), placement.end(),
+      [](const PlacementSlot& a, const PlacementSlot& b) { return a.pod_set < b.pod_set; });
   return placement;
 }
 
-// Whatever an in-flight pod takes on a node: of a valid packing of this gang on the node, taking away
-// D pods of each kind makes room for it, D = max over resources of ceil(its request / the kind's). For
-// each resource either so many pods of a kind go that enough is freed, or all that use it go, and then
-// the in-flight pods fit since the scheduler places them only where they do. So a packing of the gang
-// with D more pods of each kind per in-flight pod always leaves a packing of the gang.
+// Whatever an in-flight pod takes on a node: of a valid packing of this gang on the node, taking
+// away D pods of each kind makes room for it, D = max over resources of ceil(its request / the
+// kind's). For each resource either so many pods of a kind go that enough is freed, or all that use
+// it go, and then the in-flight pods fit since the scheduler places them only where they do. So a
+// packing of the gang with D more pods of each kind per in-flight pod always leaves a packing of
+// the gang.
 bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
   std::optional<Query> query = Prepare(gang);
-  if (!query) return true;
-  if (!query->undecided.empty() || Search(FillNodes(*query, Basis::kNow)).end != SearchEnd::kFound) {
+  if (!query)
+    return true;
+  if (!query->undecided.empty() ||
+      Search(FillNodes(*query, Basis::kNow)).end != SearchEnd::kFound) {
     return false;
   }
   const std::vector<GangPodSet> flying = InFlight(gang.id);
-  if (flying.empty()) return true;
+  if (flying.empty())
+    return true;
   std::vector<PodKind>& kinds = query->kinds_only.kinds;
   std::vector<int64_t> counts;
   for (PodKind& kind : kinds) {
@@ -437,20 +475,25 @@ bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
       int64_t damage = 0;  // one pod of the set takes at most so many places of this kind
       for (size_t r = 0; r < query->names.size(); ++r) {
         const auto takes = std::find(where->names.begin(), where->names.end(), query->names[r]);
-        if (kinds[k].request[r] == 0 || takes == where->names.end()) continue;
+        if (kinds[k].request[r] == 0 || takes == where->names.end())
+          continue;
         const int64_t amount = landing.kinds[0].request[takes - where->names.begin()];
-        if (amount > 0) damage = std::max(damage, (amount - 1) / kinds[k].request[r] + 1);
+        if (amount > 0)
+          damage = std::max(damage, (amount - 1) / kinds[k].request[r] + 1);
       }
       int64_t worst = 0;
       for (size_t n = 0; n < places.bins && worst < damage; ++n) {
-        if (landing.Cap(n, 0) > 0) worst = std::max(worst, std::min(damage, places.Cap(n, k)));
+        if (landing.Cap(n, 0) > 0)
+          worst = std::max(worst, std::min(damage, places.Cap(n, k)));
       }
       counts[k] = api::SaturatingAdd(counts[k], api::SaturatingMul(worst, set.count));
       inflated |= worst > 0;
     }
   }
-  if (!inflated) return true;
-  for (size_t k = 0; k < kinds.size(); ++k) kinds[k].count = counts[k];
+  if (!inflated)
+    return true;
+  for (size_t k = 0; k < kinds.size(); ++k)
+    kinds[k].count = counts[k];
   return Search(FillNodes(*query, Basis::kBoundOnly)).end == SearchEnd::kFound;
 }
 
@@ -458,11 +501,14 @@ bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
 std::vector<GangPodSet> CapacityImpl::InFlight(const std::string& except) const {
   std::vector<GangPodSet> flying;
   for (const auto& [id, state] : ledger_.Gangs()) {
-    if (!state.reservation || id == except) continue;
+    if (!state.reservation || id == except)
+      continue;
     for (const SetPlan& plan : state.reservation->sets) {
       int32_t count = 0;
-      for (const auto& [node, slots] : plan.slots) count += slots;
-      if (count == 0) continue;
+      for (const auto& [node, slots] : plan.slots)
+        count += slots;
+      if (count == 0)
+        continue;
       auto alike = std::find_if(flying.begin(), flying.end(), [&](const GangPodSet& set) {
         return set.node_selector == plan.node_selector && set.tolerations == plan.tolerations &&
                (set.shape == plan.shape || *set.shape == *plan.shape);
@@ -479,6 +525,8 @@ std::vector<GangPodSet> CapacityImpl::InFlight(const std::string& except) const 
 
 }  // namespace
 
-std::unique_ptr<Capacity> MakeCapacity() { return std::make_unique<CapacityImpl>(); }
+std::unique_ptr<Capacity> MakeCapacity() {
+  return std::make_unique<CapacityImpl>();
+}
 
 }  // namespace tutti::engine

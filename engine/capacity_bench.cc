@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed and memory of the capacity check: 5,000 nodes (GPU and CPU pools, labels as real nodes have
 // them) with 20 pods each of 100 shapes. Memory is read from the allocator.
-#include <benchmark/benchmark.h>
-#include <malloc.h>
-
 #include <string>
 #include <vector>
+
+#include <benchmark/benchmark.h>
+#include <malloc.h>
 
 #include "engine/capacity.h"
 #include "engine/capacity_test_util.h"
@@ -32,7 +32,8 @@ api::Node BenchNode(int i) {
                              {"kubernetes.io/arch", "amd64"},
                              {"kubernetes.io/os", "linux"},
                              {"node.kubernetes.io/instance-type", gpu ? "g8" : "c128"}});
-  for (int l = 0; l < 10; ++l) node.meta.labels["example.com/l" + std::to_string(l)] = "true";
+  for (int l = 0; l < 10; ++l)
+    node.meta.labels["example.com/l" + std::to_string(l)] = "true";
   if (gpu) {
     node.allocatable["nvidia.com/gpu"] = 8;
     node.taints = {{"nvidia.com/gpu", "", "NoSchedule"}};
@@ -74,8 +75,8 @@ std::unique_ptr<Capacity> BenchCluster(bool full) {
     for (int p = 0; p < kPodsPerNode; ++p) {
       const int i = n * kPodsPerNode + p;
       const bool gpu = p == 0 && n % 2 == 0;
-      capacity->SetPod("00000000-0000-4000-8000-" + std::to_string(100'000'000'000 + i), node.meta.name,
-                       gpu ? gpu_pod : small[static_cast<size_t>(i % kShapes)],
+      capacity->SetPod("00000000-0000-4000-8000-" + std::to_string(100'000'000'000 + i),
+                       node.meta.name, gpu ? gpu_pod : small[static_cast<size_t>(i % kShapes)],
                        gpu ? "team/gang-" + std::to_string(n / 32) : "", gpu ? "main" : "");
     }
   }
@@ -87,9 +88,10 @@ void CheckThatFits(benchmark::State& state) {
   const auto shapes = BenchShapes();
   size_t i = 0;
   for (auto _ : state) {
-    const FitResult result =
-        capacity->Check(MakeGang("ns/x", static_cast<int32_t>(state.range(0)), shapes[i++ % kShapes]));
-    if (result.kind != FitKind::kFits) state.SkipWithError(result.message.c_str());
+    const FitResult result = capacity->Check(
+        MakeGang("ns/x", static_cast<int32_t>(state.range(0)), shapes[i++ % kShapes]));
+    if (result.kind != FitKind::kFits)
+      state.SkipWithError(result.message.c_str());
   }
 }
 BENCHMARK(CheckThatFits)->Arg(1)->Arg(100)->Arg(1000)->Unit(benchmark::kMicrosecond);
@@ -100,7 +102,8 @@ void CheckThatDoesNotFit(benchmark::State& state) {
   size_t i = 0;
   for (auto _ : state) {
     const FitResult result = capacity->Check(MakeGang("ns/x", 1000, shapes[2 * i++ % kShapes]));
-    if (result.kind != FitKind::kNotNow) state.SkipWithError(result.message.c_str());
+    if (result.kind != FitKind::kNotNow)
+      state.SkipWithError(result.message.c_str());
   }
 }
 BENCHMARK(CheckThatDoesNotFit)->Unit(benchmark::kMicrosecond);
@@ -111,10 +114,12 @@ void CheckUnlikePods(benchmark::State& state) {
   const auto shapes = BenchShapes();
   size_t i = 0;
   for (auto _ : state) {
-    const Gang gang{"ns/x",
-                    {MakeSet("leader", 1, shapes[1]), MakeSet("worker", 999, shapes[2 * i++ % kShapes])}};
+    const Gang gang{
+        "ns/x",
+        {MakeSet("leader", 1, shapes[1]), MakeSet("worker", 999, shapes[2 * i++ % kShapes])}};
     const FitResult result = capacity->Check(gang);
-    if (result.kind != FitKind::kFits) state.SkipWithError(result.message.c_str());
+    if (result.kind != FitKind::kFits)
+      state.SkipWithError(result.message.c_str());
   }
 }
 BENCHMARK(CheckUnlikePods)->Unit(benchmark::kMicrosecond);
@@ -122,13 +127,16 @@ BENCHMARK(CheckUnlikePods)->Unit(benchmark::kMicrosecond);
 // Two kinds that fit alone but not together: proven by the table while it is small enough.
 void CheckUnlikePodsThatDoNotFit(benchmark::State& state) {
   std::unique_ptr<Capacity> capacity = MakeCapacity();
-  for (int n = 0; n < kNodes; ++n) capacity->SetNode(MakeNode("n" + std::to_string(n), {{"cpu", 11}}));
-  const Gang gang{"ns/x",
-                  {MakeSet("a", static_cast<int32_t>(state.range(0)), MakeShape({{"cpu", 6}})),
-                   MakeSet("b", kNodes - static_cast<int32_t>(state.range(0)) + 1, MakeShape({{"cpu", 7}}))}};
+  for (int n = 0; n < kNodes; ++n)
+    capacity->SetNode(MakeNode("n" + std::to_string(n), {{"cpu", 11}}));
+  const Gang gang{
+      "ns/x",
+      {MakeSet("a", static_cast<int32_t>(state.range(0)), MakeShape({{"cpu", 6}})),
+       MakeSet("b", kNodes - static_cast<int32_t>(state.range(0)) + 1, MakeShape({{"cpu", 7}}))}};
   for (auto _ : state) {
     const FitResult result = capacity->Check(gang);
-    if (result.kind == FitKind::kFits) state.SkipWithError("fits");
+    if (result.kind == FitKind::kFits)
+      state.SkipWithError("fits");
   }
 }
 BENCHMARK(CheckUnlikePodsThatDoNotFit)->Arg(1)->Arg(100)->Arg(2500)->Unit(benchmark::kMicrosecond);
@@ -143,12 +151,15 @@ void LifeOfAGang(benchmark::State& state) {
     int pod = 0;
     for (const PlacementSlot& slot : result.placement) {
       for (int32_t i = 0; i < slot.count; ++i) {
-        capacity->SetPod("p" + std::to_string(pod++), slot.node, gang.pod_sets[0].shape, "ns/x", "main");
+        capacity->SetPod("p" + std::to_string(pod++), slot.node, gang.pod_sets[0].shape, "ns/x",
+                         "main");
       }
     }
-    if (capacity->Unbound("ns/x") != 0) state.SkipWithError("unbound pods");
+    if (capacity->Unbound("ns/x") != 0)
+      state.SkipWithError("unbound pods");
     capacity->Release("ns/x");
-    while (pod > 0) capacity->RemovePod("p" + std::to_string(--pod));
+    while (pod > 0)
+      capacity->RemovePod("p" + std::to_string(--pod));
   }
 }
 BENCHMARK(LifeOfAGang)->Unit(benchmark::kMicrosecond);
@@ -156,9 +167,11 @@ BENCHMARK(LifeOfAGang)->Unit(benchmark::kMicrosecond);
 void Heartbeat(benchmark::State& state) {
   const std::unique_ptr<Capacity> capacity = BenchCluster(/*full=*/false);
   std::vector<api::Node> nodes;
-  for (int n = 0; n < kNodes; ++n) nodes.push_back(BenchNode(n));
+  for (int n = 0; n < kNodes; ++n)
+    nodes.push_back(BenchNode(n));
   size_t i = 0;
-  for (auto _ : state) capacity->SetNode(nodes[i++ % kNodes]);
+  for (auto _ : state)
+    capacity->SetNode(nodes[i++ % kNodes]);
 }
 BENCHMARK(Heartbeat)->Unit(benchmark::kMicrosecond);
 
@@ -166,11 +179,13 @@ void InFlight(benchmark::State& state) {
   const std::unique_ptr<Capacity> capacity = BenchCluster(/*full=*/false);
   const auto shapes = BenchShapes();
   for (int g = 0; g < state.range(0); ++g) {
-    const Gang gang = MakeGang("ns/g" + std::to_string(g), 10, shapes[static_cast<size_t>(g) % kShapes]);
+    const Gang gang =
+        MakeGang("ns/g" + std::to_string(g), 10, shapes[static_cast<size_t>(g) % kShapes]);
     capacity->Reserve(gang, capacity->Check(gang).placement);
   }
   const Gang gang = MakeGang("ns/x", 10, shapes[3]);
-  for (auto _ : state) benchmark::DoNotOptimize(capacity->FitsWhateverInFlight(gang));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(capacity->FitsWhateverInFlight(gang));
 }
 BENCHMARK(InFlight)->Arg(0)->Arg(10)->Arg(100)->Unit(benchmark::kMicrosecond);
 
@@ -178,7 +193,8 @@ void Memory(benchmark::State& state) {
   for (auto _ : state) {
     const size_t start = mallinfo2().uordblks;
     std::unique_ptr<Capacity> nodes = MakeCapacity();
-    for (int n = 0; n < kNodes; ++n) nodes->SetNode(BenchNode(n));
+    for (int n = 0; n < kNodes; ++n)
+      nodes->SetNode(BenchNode(n));
     benchmark::DoNotOptimize(nodes->CountNodes({}));
     const size_t with_nodes = mallinfo2().uordblks;
     nodes.reset();

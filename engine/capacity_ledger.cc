@@ -8,16 +8,20 @@ namespace tutti::engine {
 
 // Names that kube-scheduler's Fit looks at; all others it ignores on both sides.
 bool CountsForFit(std::string_view name) {
-  if (name == "cpu" || name == "memory" || name == "ephemeral-storage") return true;
-  if (name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")) return true;
-  if (name.find('/') == std::string_view::npos) return false;
+  if (name == "cpu" || name == "memory" || name == "ephemeral-storage")
+    return true;
+  if (name.starts_with("hugepages-") || name.starts_with("attachable-volumes-"))
+    return true;
+  if (name.find('/') == std::string_view::npos)
+    return false;
   return name.find("kubernetes.io/") != std::string_view::npos || !name.starts_with("requests.");
 }
 
 bool PortsClash(const std::vector<api::HostPort>& a, const std::vector<api::HostPort>& b) {
   for (const api::HostPort& x : a) {
     for (const api::HostPort& y : b) {
-      if (api::Clash(x, y)) return true;
+      if (api::Clash(x, y))
+        return true;
     }
   }
   return false;
@@ -26,7 +30,8 @@ bool PortsClash(const std::vector<api::HostPort>& a, const std::vector<api::Host
 std::vector<api::HostPort> PortsOf(const api::PodShape& shape) {
   std::vector<api::HostPort> ports;
   for (const api::HostPort& port : shape.host_ports) {
-    if (port.port > 0) ports.push_back(port);
+    if (port.port > 0)
+      ports.push_back(port);
   }
   std::sort(ports.begin(), ports.end());
   return ports;
@@ -42,11 +47,13 @@ int32_t CapacityLedger::FindResource(const std::string& name) const {
   return it == resource_ids_.end() ? -1 : it->second;
 }
 
-// --- small parts ----------------------------------------------------------------------------------------
+// --- small parts
+// ----------------------------------------------------------------------------------------
 
 int32_t CapacityLedger::ResourceId(const std::string& name) {
   auto [it, added] = resource_ids_.try_emplace(name, static_cast<int32_t>(resource_names_.size()));
-  if (added) resource_names_.push_back(name);
+  if (added)
+    resource_names_.push_back(name);
   return it->second;
 }
 
@@ -54,7 +61,8 @@ LoadRef CapacityLedger::AcquireLoad(const api::PodShape& shape) {
   Load load;
   load.requests.emplace_back(kPodsId, 1);
   for (const auto& [name, amount] : shape.requests) {
-    if (amount > 0 && CountsForFit(name)) load.requests.emplace_back(ResourceId(name), amount);
+    if (amount > 0 && CountsForFit(name))
+      load.requests.emplace_back(ResourceId(name), amount);
   }
   std::sort(load.requests.begin(), load.requests.end());
   load.ports = PortsOf(shape);
@@ -64,28 +72,33 @@ LoadRef CapacityLedger::AcquireLoad(const api::PodShape& shape) {
 }
 
 void CapacityLedger::ReleaseLoad(LoadRef load) {
-  if (--load->second == 0) loads_.erase(load);
+  if (--load->second == 0)
+    loads_.erase(load);
 }
 
 NodeState& CapacityLedger::NodeOf(const std::string& name) {
   auto [it, added] = nodes_.try_emplace(name);
-  if (added) it->second.facts.name = name;
+  if (added)
+    it->second.facts.name = name;
   return it->second;
 }
 
 void CapacityLedger::DropIfUnused(NodeState* node) {
-  if (node->present || !node->holdings.empty()) return;
+  if (node->present || !node->holdings.empty())
+    return;
   nodes_.erase(nodes_.find(std::string(node->facts.name)));
 }
 
 GangState& CapacityLedger::GangOf(const std::string& id) {
   auto [it, added] = gangs_.try_emplace(id);
-  if (added) it->second.id = id;
+  if (added)
+    it->second.id = id;
   return it->second;
 }
 
 void CapacityLedger::DropIfUnused(GangState* gang) {
-  if (gang->reservation || gang->bound > 0) return;
+  if (gang->reservation || gang->bound > 0)
+    return;
   gangs_.erase(gangs_.find(std::string(gang->id)));
 }
 
@@ -102,7 +115,8 @@ std::vector<api::HostPort> CapacityLedger::PortsInUse(const NodeState& node) {
 
 void CapacityLedger::Touch(NodeState* node) {
   for (const Touched& touched : touched_) {
-    if (touched.node == node) return;
+    if (touched.node == node)
+      return;
   }
   touched_.push_back({node, node->cells, PortsInUse(*node)});
 }
@@ -111,7 +125,8 @@ void CapacityLedger::Touch(NodeState* node) {
 void CapacityLedger::Finish() {
   bool helps = false;
   for (const Touched& before : touched_) {
-    if (!before.node->present) continue;
+    if (!before.node->present)
+      continue;
     for (const Cell& cell : before.cells) {
       const Cell* after = before.node->Find(cell.resource);
       helps |= cell.used > (after == nullptr ? Wide{0} : after->used);
@@ -119,18 +134,19 @@ void CapacityLedger::Finish() {
     const std::vector<api::HostPort> ports = PortsInUse(*before.node);
     helps |= !std::includes(ports.begin(), ports.end(), before.ports.begin(), before.ports.end());
   }
-  for (const Touched& before : touched_) DropIfUnused(before.node);
+  for (const Touched& before : touched_)
+    DropIfUnused(before.node);
   touched_.clear();
-  if (helps) ++version_;
+  if (helps)
+    ++version_;
 }
 
 void CapacityLedger::Add(NodeState* node, GangState* gang, LoadRef load, int32_t bound,
-                       int32_t promised) {
+                         int32_t promised) {
   Touch(node);
   gang->bound += bound;
-  auto it = std::find_if(node->holdings.begin(), node->holdings.end(), [&](const Holding& h) {
-    return h.gang == gang && h.load == load;
-  });
+  auto it = std::find_if(node->holdings.begin(), node->holdings.end(),
+                         [&](const Holding& h) { return h.gang == gang && h.load == load; });
   if (it == node->holdings.end()) {
     node->holdings.push_back({gang, load, 0, 0});
     it = node->holdings.end() - 1;
@@ -155,14 +171,16 @@ const std::vector<const NodeState*>& CapacityLedger::Nodes() const {
   if (present_stale_) {
     present_.clear();
     for (const auto& [name, node] : nodes_) {
-      if (node.present) present_.push_back(&node);
+      if (node.present)
+        present_.push_back(&node);
     }
     present_stale_ = false;
   }
   return present_;
 }
 
-// --- nodes and pods -------------------------------------------------------------------------------------
+// --- nodes and pods
+// -------------------------------------------------------------------------------------
 
 void CapacityLedger::SetNode(const api::Node& node) {
   NodeState& state = NodeOf(node.meta.name);
@@ -181,10 +199,12 @@ void CapacityLedger::SetNode(const api::Node& node) {
   std::vector<Cell> before = std::move(state.cells);
   state.cells.clear();
   for (const Cell& cell : before) {
-    if (cell.used != 0) state.cells.push_back(Cell{cell.resource, 0, cell.used});
+    if (cell.used != 0)
+      state.cells.push_back(Cell{cell.resource, 0, cell.used});
   }
   for (const auto& [name, amount] : node.allocatable) {
-    if (amount <= 0 || (name != kPodsResource && !CountsForFit(name))) continue;
+    if (amount <= 0 || (name != kPodsResource && !CountsForFit(name)))
+      continue;
     Cell& cell = state.At(ResourceId(name));
     cell.allocatable = amount;
     auto old = std::find_if(before.begin(), before.end(),
@@ -192,28 +212,32 @@ void CapacityLedger::SetNode(const api::Node& node) {
     helps |= old == before.end() || old->allocatable < amount;
   }
   state.cells.shrink_to_fit();
-  if (!state.present) present_stale_ = true;
+  if (!state.present)
+    present_stale_ = true;
   state.present = true;
-  if (helps) ++version_;
+  if (helps)
+    ++version_;
 }
 
 void CapacityLedger::RemoveNode(const std::string& name) {
   auto it = nodes_.find(name);
-  if (it == nodes_.end() || !it->second.present) return;
+  if (it == nodes_.end() || !it->second.present)
+    return;
   NodeState& node = it->second;
   pool_.Release(node.facts);
   node.facts = NodeFacts{};
   node.facts.name = name;
   node.present = false;
   present_stale_ = true;
-  for (Cell& cell : node.cells) cell.allocatable = 0;
+  for (Cell& cell : node.cells)
+    cell.allocatable = 0;
   std::erase_if(node.cells, [](const Cell& c) { return c.used == 0; });
   DropIfUnused(&node);
 }
 
 void CapacityLedger::SetPod(const std::string& uid, const std::string& node_name,
-                          const api::PodShape& shape, const std::string& gang_id,
-                          const std::string& pod_set) {
+                            const api::PodShape& shape, const std::string& gang_id,
+                            const std::string& pod_set) {
   NodeState& node = NodeOf(node_name);
   GangState& gang = GangOf(gang_id);
   PodRecord record{&node, AcquireLoad(shape), &gang, pod_set_names_.Acquire(pod_set), 0};
@@ -238,7 +262,8 @@ void CapacityLedger::SetPod(const std::string& uid, const std::string& node_name
 
 void CapacityLedger::RemovePod(const std::string& uid) {
   auto it = pods_.find(uid);
-  if (it == pods_.end()) return;
+  if (it == pods_.end())
+    return;
   const PodRecord record = it->second;
   pods_.erase(it);
   ForgetPod(record);
@@ -253,16 +278,18 @@ void CapacityLedger::ForgetPod(const PodRecord& record) {
   DropIfUnused(record.gang);
 }
 
-// --- promises -------------------------------------------------------------------------------------------
+// --- promises
+// -------------------------------------------------------------------------------------------
 
 void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
   GangState& state = GangOf(gang.id);
-  if (state.reservation) DropReservation(state);
+  if (state.reservation)
+    DropReservation(state);
   Reservation reservation;
   reservation.serial = ++last_serial_;
   for (const GangPodSet& set : gang.pod_sets) {
-    reservation.sets.push_back({set.name, set.shape, set.node_selector, set.tolerations,
-                                AcquireLoad(*set.shape), {}});
+    reservation.sets.push_back(
+        {set.name, set.shape, set.node_selector, set.tolerations, AcquireLoad(*set.shape), {}});
   }
   std::map<std::pair<size_t, std::string>, int32_t> slots;
   for (const PlacementSlot& slot : placement) {
@@ -282,7 +309,8 @@ void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
 
 void CapacityLedger::DropReservation(GangState& gang) {
   for (SetPlan& plan : gang.reservation->sets) {
-    for (const auto& [node, count] : plan.slots) Add(node, &gang, plan.load, 0, -count);
+    for (const auto& [node, count] : plan.slots)
+      Add(node, &gang, plan.load, 0, -count);
     ReleaseLoad(plan.load);
   }
   gang.reservation.reset();
@@ -290,7 +318,8 @@ void CapacityLedger::DropReservation(GangState& gang) {
 
 void CapacityLedger::Release(const std::string& gang_id) {
   auto it = gangs_.find(gang_id);
-  if (it == gangs_.end() || !it->second.reservation) return;
+  if (it == gangs_.end() || !it->second.reservation)
+    return;
   DropReservation(it->second);
   DropIfUnused(&it->second);
   Finish();
@@ -299,16 +328,19 @@ void CapacityLedger::Release(const std::string& gang_id) {
 // A slot on the pod's own node, else on a node that is gone, else on the first by name.
 bool CapacityLedger::UseSlot(GangState& gang, const std::string& pod_set, NodeState* node) {
   for (SetPlan& plan : gang.reservation->sets) {
-    if (plan.name != pod_set || plan.slots.empty()) continue;
+    if (plan.name != pod_set || plan.slots.empty())
+      continue;
     auto slot = std::find_if(plan.slots.begin(), plan.slots.end(),
                              [&](const auto& s) { return s.first == node; });
     if (slot == plan.slots.end()) {
       slot = std::find_if(plan.slots.begin(), plan.slots.end(),
                           [](const auto& s) { return !s.first->present; });
     }
-    if (slot == plan.slots.end()) slot = plan.slots.begin();
+    if (slot == plan.slots.end())
+      slot = plan.slots.begin();
     Add(slot->first, &gang, plan.load, 0, -1);
-    if (--slot->second == 0) plan.slots.erase(slot);
+    if (--slot->second == 0)
+      plan.slots.erase(slot);
     return true;
   }
   return false;
@@ -316,20 +348,24 @@ bool CapacityLedger::UseSlot(GangState& gang, const std::string& pod_set, NodeSt
 
 int32_t CapacityLedger::Unbound(const std::string& gang_id) const {
   auto it = gangs_.find(gang_id);
-  if (it == gangs_.end() || !it->second.reservation) return 0;
+  if (it == gangs_.end() || !it->second.reservation)
+    return 0;
   int32_t sum = 0;
   for (const SetPlan& plan : it->second.reservation->sets) {
-    for (const auto& [node, count] : plan.slots) sum += count;
+    for (const auto& [node, count] : plan.slots)
+      sum += count;
   }
   return sum;
 }
 
 int32_t CapacityLedger::Bound(const std::string& gang_id, const std::string& pod_set) const {
   auto gang = gangs_.find(gang_id);
-  if (gang == gangs_.end()) return 0;
+  if (gang == gangs_.end())
+    return 0;
   const int32_t name = pod_set_names_.Find(pod_set);
   for (const auto& [set, count] : gang->second.bound_sets) {
-    if (set == name) return count;
+    if (set == name)
+      return count;
   }
   return 0;
 }
@@ -337,34 +373,43 @@ int32_t CapacityLedger::Bound(const std::string& gang_id, const std::string& pod
 void CapacityLedger::CountBound(GangState& gang, int32_t pod_set, int32_t change) {
   auto it = std::find_if(gang.bound_sets.begin(), gang.bound_sets.end(),
                          [&](const auto& set) { return set.first == pod_set; });
-  if (it == gang.bound_sets.end()) it = gang.bound_sets.insert(it, {pod_set, 0});
-  if ((it->second += change) == 0) gang.bound_sets.erase(it);
+  if (it == gang.bound_sets.end())
+    it = gang.bound_sets.insert(it, {pod_set, 0});
+  if ((it->second += change) == 0)
+    gang.bound_sets.erase(it);
 }
 
 bool CapacityLedger::SlotBroken(const SetPlan& plan, const NodeState& node,
                                 const NodeFilter& filter) {
-  if (!node.present || filter.Check(node.facts) != Verdict::kAdmits) return true;
+  if (!node.present || filter.Check(node.facts) != Verdict::kAdmits)
+    return true;
   for (const auto& [resource, amount] : plan.load->first.requests) {
     const Cell* cell = node.Find(resource);
-    if (cell == nullptr || cell->used > cell->allocatable) return true;
+    if (cell == nullptr || cell->used > cell->allocatable)
+      return true;
   }
   const std::vector<api::HostPort>& ports = plan.load->first.ports;
-  if (ports.empty()) return false;
+  if (ports.empty())
+    return false;
   int32_t alike = 0;
   for (const Holding& holding : node.holdings) {
-    if (PortsClash(ports, holding.load->first.ports)) alike += holding.bound + holding.promised;
+    if (PortsClash(ports, holding.load->first.ports))
+      alike += holding.bound + holding.promised;
   }
   return alike > 1;
 }
 
 bool CapacityLedger::PlanBroken(const std::string& gang_id) const {
   auto it = gangs_.find(gang_id);
-  if (it == gangs_.end() || !it->second.reservation) return false;
+  if (it == gangs_.end() || !it->second.reservation)
+    return false;
   for (const SetPlan& plan : it->second.reservation->sets) {
-    if (plan.slots.empty()) continue;
+    if (plan.slots.empty())
+      continue;
     const NodeFilter filter(pool_, *plan.shape, plan.node_selector, plan.tolerations);
     for (const auto& [node, count] : plan.slots) {
-      if (SlotBroken(plan, *node, filter)) return true;
+      if (SlotBroken(plan, *node, filter))
+        return true;
     }
   }
   return false;
@@ -372,11 +417,13 @@ bool CapacityLedger::PlanBroken(const std::string& gang_id) const {
 
 int32_t CapacityLedger::CountNodes(const api::StringMap& labels) const {
   int32_t count = 0;
-  for (const NodeState* node : Nodes()) count += pool_.HasLabels(node->facts, labels) ? 1 : 0;
+  for (const NodeState* node : Nodes())
+    count += pool_.HasLabels(node->facts, labels) ? 1 : 0;
   return count;
 }
 
-// --- self-check -----------------------------------------------------------------------------------------
+// --- self-check
+// -----------------------------------------------------------------------------------------
 
 std::string CapacityLedger::SanityCheck() const {
   struct Sum {
@@ -395,33 +442,43 @@ std::string CapacityLedger::SanityCheck() const {
     ++refs[&pod.load->first];
   }
   for (const auto& [id, gang] : gangs_) {
-    if (gang.id != id) return "gang " + id + " is filed under another name";
-    if (gang.bound != bound[&gang]) return "gang " + id + " counts a wrong number of bound pods";
+    if (gang.id != id)
+      return "gang " + id + " is filed under another name";
+    if (gang.bound != bound[&gang])
+      return "gang " + id + " counts a wrong number of bound pods";
     int64_t in_sets = 0;
     for (const auto& [set, count] : gang.bound_sets) {
-      if (count <= 0 || count != bound_sets[{&gang, set}]) return "gang " + id + " counts a podset wrong";
+      if (count <= 0 || count != bound_sets[{&gang, set}])
+        return "gang " + id + " counts a podset wrong";
       in_sets += count;
     }
-    if (in_sets != gang.bound) return "gang " + id + " misses a podset";
-    if (!gang.reservation && gang.bound == 0) return "gang " + id + " is kept without need";
-    if (!gang.reservation) continue;
+    if (in_sets != gang.bound)
+      return "gang " + id + " misses a podset";
+    if (!gang.reservation && gang.bound == 0)
+      return "gang " + id + " is kept without need";
+    if (!gang.reservation)
+      continue;
     for (const SetPlan& plan : gang.reservation->sets) {
       ++refs[&plan.load->first];
       for (const auto& [node, count] : plan.slots) {
-        if (count <= 0) return "gang " + id + " has an empty slot on " + node->facts.name;
+        if (count <= 0)
+          return "gang " + id + " has an empty slot on " + node->facts.name;
         expected[node->facts.name][{&gang, &plan.load->first}].promised += count;
       }
     }
   }
   size_t present = 0;
   for (const auto& [name, node] : nodes_) {
-    if (node.facts.name != name) return "node " + name + " is filed under another name";
-    if (!node.present && node.holdings.empty()) return "node " + name + " is kept without need";
+    if (node.facts.name != name)
+      return "node " + name + " is filed under another name";
+    if (!node.present && node.holdings.empty())
+      return "node " + name + " is kept without need";
     present += node.present ? 1 : 0;
     std::map<Key, Sum>& sums = expected[name];
     std::map<int32_t, Wide> used;
     int64_t promised = 0;
-    if (sums.size() != node.holdings.size()) return "node " + name + " holds a wrong set of gangs";
+    if (sums.size() != node.holdings.size())
+      return "node " + name + " holds a wrong set of gangs";
     for (const Holding& holding : node.holdings) {
       const Sum& sum = sums[{holding.gang, &holding.load->first}];
       if (sum.bound != holding.bound || sum.promised != holding.promised) {
@@ -433,10 +490,12 @@ std::string CapacityLedger::SanityCheck() const {
         used[resource] += Wide{amount} * (holding.bound + holding.promised);
       }
     }
-    if (promised != node.promised) return "node " + name + " counts wrong promises";
+    if (promised != node.promised)
+      return "node " + name + " counts wrong promises";
     int32_t last = -1;
     for (const Cell& cell : node.cells) {
-      if (cell.resource <= last) return "node " + name + " has its resources in disorder";
+      if (cell.resource <= last)
+        return "node " + name + " has its resources in disorder";
       last = cell.resource;
       if (cell.used != used[cell.resource]) {
         return "node " + name + " has a wrong sum of " + resource_names_[cell.resource];
@@ -444,16 +503,20 @@ std::string CapacityLedger::SanityCheck() const {
       used.erase(cell.resource);
     }
     for (const auto& [resource, amount] : used) {
-      if (amount != 0) return "node " + name + " misses " + resource_names_[resource];
+      if (amount != 0)
+        return "node " + name + " misses " + resource_names_[resource];
     }
   }
   for (const auto& [name, sums] : expected) {
-    if (!sums.empty() && nodes_.find(name) == nodes_.end()) return "node " + name + " is missing";
+    if (!sums.empty() && nodes_.find(name) == nodes_.end())
+      return "node " + name + " is missing";
   }
   for (const auto& [load, count] : loads_) {
-    if (refs[&load] != count || count == 0) return "a load has a wrong number of holders";
+    if (refs[&load] != count || count == 0)
+      return "a load has a wrong number of holders";
   }
-  if (Nodes().size() != present) return "the list of nodes is stale";
+  if (Nodes().size() != present)
+    return "the list of nodes is stale";
   return "";
 }
 

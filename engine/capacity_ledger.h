@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The books behind Capacity: what nodes have, what pods and promises take of it. Per node only sums and
-// one entry per (gang, request) are kept; equal requests, labels and taint sets are shared. Rules of
-// counting: 1.36 NodeResourcesFit (architecture.md, "no node is promised more than it has"). Loop thread.
+// The books behind Capacity: what nodes have, what pods and promises take of it. Per node only sums
+// and one entry per (gang, request) are kept; equal requests, labels and taint sets are shared.
+// Rules of counting: 1.36 NodeResourcesFit (architecture.md, "no node is promised more than it
+// has"). Loop thread.
 #pragma once
 
 #include <compare>
@@ -27,14 +28,16 @@ constexpr int32_t kPodsId = 0;
 
 // Names that kube-scheduler's Fit looks at; all others it ignores on both sides.
 [[nodiscard]] bool CountsForFit(std::string_view name);
-[[nodiscard]] bool PortsClash(const std::vector<api::HostPort>& a, const std::vector<api::HostPort>& b);
+[[nodiscard]] bool PortsClash(const std::vector<api::HostPort>& a,
+                              const std::vector<api::HostPort>& b);
 // Sorted, without ports that mean nothing.
 [[nodiscard]] std::vector<api::HostPort> PortsOf(const api::PodShape& shape);
 
 // What a bound pod takes. Equal loads are one object.
 struct Load {
-  std::vector<std::pair<int32_t, int64_t>> requests;  // resource id, amount > 0; always one of "pods"
-  std::vector<api::HostPort> ports;                   // sorted
+  std::vector<std::pair<int32_t, int64_t>>
+      requests;                      // resource id, amount > 0; always one of "pods"
+  std::vector<api::HostPort> ports;  // sorted
   auto operator<=>(const Load&) const = default;
 };
 using LoadRef = std::map<Load, int64_t>::iterator;  // with the number of holders
@@ -64,14 +67,16 @@ struct NodeState {
 
   [[nodiscard]] const Cell* Find(int32_t resource) const {
     for (const Cell& cell : cells) {
-      if (cell.resource == resource) return &cell;
+      if (cell.resource == resource)
+        return &cell;
     }
     return nullptr;
   }
   Cell& At(int32_t resource) {
     auto it = std::lower_bound(cells.begin(), cells.end(), resource,
                                [](const Cell& cell, int32_t id) { return cell.resource < id; });
-    if (it == cells.end() || it->resource != resource) it = cells.insert(it, Cell{resource, 0, 0});
+    if (it == cells.end() || it->resource != resource)
+      it = cells.insert(it, Cell{resource, 0, 0});
     return *it;
   }
 };
@@ -94,15 +99,16 @@ struct GangState {
   std::string id;
   std::optional<Reservation> reservation;
   int64_t bound = 0;
-  std::vector<std::pair<int32_t, int32_t>> bound_sets;  // id of a podset's name, its bound pods (> 0)
+  std::vector<std::pair<int32_t, int32_t>>
+      bound_sets;  // id of a podset's name, its bound pods (> 0)
 };
 
 struct PodRecord {
   NodeState* node = nullptr;
   LoadRef load;
   GangState* gang = nullptr;
-  int32_t pod_set = 0;        // id of its name
-  uint64_t used_serial = 0;   // the reservation of which it used a slot
+  int32_t pod_set = 0;       // id of its name
+  uint64_t used_serial = 0;  // the reservation of which it used a slot
 };
 
 class CapacityLedger {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/capacity.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <limits>
 
 #include "engine/capacity_test_util.h"
 
@@ -22,7 +22,8 @@ class CapacityTest : public testing::Test {
 
   void Node(const std::string& name, api::Amounts allocatable, api::StringMap labels = {},
             std::vector<api::Taint> taints = {}) {
-    capacity_->SetNode(MakeNode(name, std::move(allocatable), std::move(labels), std::move(taints)));
+    capacity_->SetNode(
+        MakeNode(name, std::move(allocatable), std::move(labels), std::move(taints)));
   }
   void Cordon(const std::string& name, api::Amounts allocatable) {
     api::Node node = MakeNode(name, std::move(allocatable));
@@ -47,7 +48,8 @@ class CapacityTest : public testing::Test {
   std::unique_ptr<Capacity> capacity_ = MakeCapacity();
 };
 
-// --- amounts ---------------------------------------------------------------------------------------------
+// --- amounts
+// ---------------------------------------------------------------------------------------------
 
 TEST_F(CapacityTest, AGangOfNoPodsFitsEvenWithoutNodes) {
   EXPECT_EQ(Check(Gang{"ns/empty", {}}).kind, FitKind::kFits);
@@ -81,7 +83,8 @@ TEST_F(CapacityTest, ANodeWithoutPodSlotsTakesNothing) {
 
 TEST_F(CapacityTest, AllPodSlotsCanBeUsedBesideDaemonPods) {
   Node("a", {{"cpu", 1'000'000}, {"pods", 110}});
-  for (int i = 0; i < 10; ++i) Pod("daemon" + std::to_string(i), "a", {});
+  for (int i = 0; i < 10; ++i)
+    Pod("daemon" + std::to_string(i), "a", {});
   EXPECT_EQ(Kind(100, {{"cpu", 10}}), FitKind::kFits);
   EXPECT_EQ(Kind(101, {{"cpu", 10}}), FitKind::kNotNow);
 }
@@ -98,7 +101,8 @@ TEST_F(CapacityTest, AResourceThatNoNodeHasIsZeroEverywhere) {
   Node("a", {{"cpu", 1000}});
   const FitResult result = Check(MakeGang("ns/x", 1, {{"nvidia.com/gpu", 1}}));
   EXPECT_EQ(result.kind, FitKind::kNever);
-  EXPECT_THAT(result.message, HasSubstr("a pod needs nvidia.com/gpu 1, the largest usable node has 0"));
+  EXPECT_THAT(result.message,
+              HasSubstr("a pod needs nvidia.com/gpu 1, the largest usable node has 0"));
 }
 
 TEST_F(CapacityTest, NamesThatTheSchedulerIgnoresAreIgnored) {
@@ -118,10 +122,12 @@ TEST_F(CapacityTest, NegativeRequestsNeverMakeRoom) {
 TEST_F(CapacityTest, HugeRequestsDoNotOverflow) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   Node("a", {{"memory", kMax}, {"cpu", kMax}});
-  for (int i = 0; i < 5; ++i) Pod(std::to_string(i), "a", {{"memory", kMax}});
+  for (int i = 0; i < 5; ++i)
+    Pod(std::to_string(i), "a", {{"memory", kMax}});
   EXPECT_EQ(Kind(1, {{"memory", 1}}), FitKind::kNotNow);
   EXPECT_EQ(Kind(3, {{"cpu", kMax / 2}}), FitKind::kNever);
-  for (int i = 0; i < 5; ++i) capacity_->RemovePod(std::to_string(i));
+  for (int i = 0; i < 5; ++i)
+    capacity_->RemovePod(std::to_string(i));
   EXPECT_EQ(Kind(1, {{"memory", kMax}}), FitKind::kFits);
 }
 
@@ -182,7 +188,8 @@ TEST_F(CapacityTest, APodThatIsKnownBeforeItsNodeIsCounted) {
   EXPECT_EQ(Kind(1, {{"cpu", 2000}}), FitKind::kNotNow);
 }
 
-// --- rules about nodes -----------------------------------------------------------------------------------
+// --- rules about nodes
+// -----------------------------------------------------------------------------------
 
 TEST_F(CapacityTest, ATaintedNodeIsNotCountedAndTheReasonSaysSo) {
   Node("a", {{"cpu", 4000}});
@@ -242,7 +249,8 @@ TEST_F(CapacityTest, PodsWithAHostPortNeedANodeEach) {
   EXPECT_EQ(Check(MakeGang("ns/x", 2, shape)).kind, FitKind::kFits);
   const FitResult result = Check(MakeGang("ns/x", 3, shape));
   EXPECT_EQ(result.kind, FitKind::kNever);
-  EXPECT_THAT(result.message, HasSubstr("short of nodes with host port 8080/TCP free: 1 more needed"));
+  EXPECT_THAT(result.message,
+              HasSubstr("short of nodes with host port 8080/TCP free: 1 more needed"));
 }
 
 TEST_F(CapacityTest, AHostPortInUseByAPodOrAPromiseIsTaken) {
@@ -275,7 +283,8 @@ TEST_F(CapacityTest, PodSetsWithTheSameHostPortDoNotShareANode) {
   EXPECT_EQ(Check(gang).kind, FitKind::kFits);
 }
 
-// --- placement -------------------------------------------------------------------------------------------
+// --- placement
+// -------------------------------------------------------------------------------------------
 
 TEST_F(CapacityTest, TheFullestNodeThatSuitsIsUsedFirstThenTheFirstByName) {
   Node("c", {{"nvidia.com/gpu", 8}});
@@ -284,13 +293,15 @@ TEST_F(CapacityTest, TheFullestNodeThatSuitsIsUsedFirstThenTheFirstByName) {
   Pod("1", "c", {{"nvidia.com/gpu", 5}});
   EXPECT_EQ(Check(MakeGang("ns/x", 4, {{"nvidia.com/gpu", 1}})).placement,
             (Placement{{0, "a", 1}, {0, "c", 3}}));
-  EXPECT_EQ(Check(MakeGang("ns/x", 1, {{"nvidia.com/gpu", 4}})).placement, (Placement{{0, "a", 1}}));
+  EXPECT_EQ(Check(MakeGang("ns/x", 1, {{"nvidia.com/gpu", 4}})).placement,
+            (Placement{{0, "a", 1}}));
 }
 
 TEST_F(CapacityTest, TheOrderInWhichNodesBecameKnownDoesNotMatter) {
   std::unique_ptr<Capacity> other = MakeCapacity();
   const std::vector<std::string> names = {"d", "a", "c", "b"};
-  for (const std::string& name : names) Node(name, {{"cpu", 4000}, {"x.io/y", 2}});
+  for (const std::string& name : names)
+    Node(name, {{"cpu", 4000}, {"x.io/y", 2}});
   for (size_t i = names.size(); i-- > 0;) {
     other->SetNode(MakeNode(names[i], {{"x.io/y", 2}, {"cpu", 4000}}));
   }
@@ -334,7 +345,8 @@ TEST_F(CapacityTest, PodSetsOnDifferentFlavorsAreCheckedTogether) {
   EXPECT_EQ(Check(gang).kind, FitKind::kNotNow);
 }
 
-// --- promises --------------------------------------------------------------------------------------------
+// --- promises
+// --------------------------------------------------------------------------------------------
 
 TEST_F(CapacityTest, APromiseTakesRoomUntilItIsReleased) {
   Node("a", {{"cpu", 4000}});
@@ -355,7 +367,7 @@ TEST_F(CapacityTest, ABoundPodUsesTheSlotOnItsNode) {
   Pod("1", "b", {{"cpu", 1000}}, "ns/x");
   EXPECT_EQ(capacity_->Unbound("ns/x"), 3);
   EXPECT_EQ(capacity_->Version(), version);  // nothing became free
-  Pod("1", "b", {{"cpu", 1000}}, "ns/x");  // the same pod again
+  Pod("1", "b", {{"cpu", 1000}}, "ns/x");    // the same pod again
   EXPECT_EQ(capacity_->Unbound("ns/x"), 3);
   EXPECT_EQ(Kind(1, {{"cpu", 1000}}), FitKind::kNotNow);
 }
@@ -442,7 +454,8 @@ TEST_F(CapacityTest, ReleaseKeepsBoundPodsCounted) {
 }
 
 TEST_F(CapacityTest, TwoReplacementsDoNotClaimTheSameSpareNode) {
-  for (const char* name : {"n1", "n2", "n3"}) Node(name, {{"cpu", 1000}});
+  for (const char* name : {"n1", "n2", "n3"})
+    Node(name, {{"cpu", 1000}});
   const Gang a = MakeGang("ns/a", 1, {{"cpu", 1000}});
   const Gang b = MakeGang("ns/b", 1, {{"cpu", 1000}});
   CheckAndReserve(a);
@@ -490,7 +503,8 @@ TEST_F(CapacityTest, APlanBreaksWhenItsNodeGoesShrinksOrIsTaintedOrFilled) {
   EXPECT_FALSE(capacity_->PlanBroken("ns/x"));  // all bound: no plan left
 }
 
-// --- wake-up ---------------------------------------------------------------------------------------------
+// --- wake-up
+// ---------------------------------------------------------------------------------------------
 
 TEST_F(CapacityTest, TheVersionGrowsOnEverythingThatCanHelp) {
   uint64_t last = capacity_->Version();
@@ -561,7 +575,8 @@ TEST_F(CapacityTest, AGangWaitingBehindAForeignPodFitsOnceThatPodIsGone) {
   EXPECT_EQ(Kind(1, {{"cpu", 2000}}), FitKind::kFits);
 }
 
-// --- rules that are left to the scheduler ----------------------------------------------------------------
+// --- rules that are left to the scheduler
+// ----------------------------------------------------------------
 
 TEST_F(CapacityTest, RulesThatAreNotDecidedHereAreNamed) {
   Node("a", {{"cpu", 4000}});
@@ -576,8 +591,9 @@ TEST_F(CapacityTest, RulesThatAreNotDecidedHereAreNamed) {
   EXPECT_EQ(result.placement, (Placement{{0, "a", 2}}));
   shape = MakeShape({{"cpu", 1000}});
   shape->has_topology_spread = shape->has_resource_claims = shape->has_scheduling_gates = true;
-  EXPECT_EQ(Check(MakeGang("ns/x", 1, shape)).message,
-            "left to the scheduler: topology spread (DoNotSchedule), resource claims, scheduling gates");
+  EXPECT_EQ(
+      Check(MakeGang("ns/x", 1, shape)).message,
+      "left to the scheduler: topology spread (DoNotSchedule), resource claims, scheduling gates");
   shape = MakeShape({{"cpu", 1000}});
   shape->scheduler_name = "default-scheduler";
   EXPECT_EQ(Check(MakeGang("ns/x", 1, shape)).kind, FitKind::kFits);
@@ -592,10 +608,12 @@ TEST_F(CapacityTest, APlainLackOfRoomIsAFailureWhateverElseIsLeftOpen) {
   EXPECT_EQ(Check(MakeGang("ns/x", 4, shape)).kind, FitKind::kNotNow);
 }
 
-// --- messages --------------------------------------------------------------------------------------------
+// --- messages
+// --------------------------------------------------------------------------------------------
 
 TEST_F(CapacityTest, TheMessageNamesWhatIsShortWhereAndWhoHasIt) {
-  for (int i = 0; i < 8; ++i) Node("n" + std::to_string(i), {{"nvidia.com/gpu", 8}, {"cpu", 64'000}});
+  for (int i = 0; i < 8; ++i)
+    Node("n" + std::to_string(i), {{"nvidia.com/gpu", 8}, {"cpu", 64'000}});
   Cordon("n8", {{"nvidia.com/gpu", 8}, {"cpu", 64'000}});
   Pod("1", "n0", {{"nvidia.com/gpu", 8}}, "team-a/big");
   Pod("2", "n1", {{"nvidia.com/gpu", 8}}, "team-a/big");
@@ -613,9 +631,10 @@ TEST_F(CapacityTest, TheMessageSaysWhenTheRoomIsThereInPieces) {
     Node(name, {{"cpu", 4000}});
     Pod(name, name, {{"cpu", 2000}}, "ns/other");
   }
-  EXPECT_THAT(Check(MakeGang("ns/x", 1, {{"cpu", 3000}})).message,
-              HasSubstr("short of cpu: 3 more needed, 3 per pod on one node (enough is free in all, but "
-                        "in smaller pieces)"));
+  EXPECT_THAT(
+      Check(MakeGang("ns/x", 1, {{"cpu", 3000}})).message,
+      HasSubstr("short of cpu: 3 more needed, 3 per pod on one node (enough is free in all, but "
+                "in smaller pieces)"));
 }
 
 TEST_F(CapacityTest, TheMessageOfSeveralPodSetsSaysWhichIsShort) {
@@ -624,9 +643,10 @@ TEST_F(CapacityTest, TheMessageOfSeveralPodSetsSaysWhichIsShort) {
   const Gang gang{"ns/x",
                   {MakeSet("driver", 1, MakeShape({{"cpu", 500}})),
                    MakeSet("worker", 2, MakeShape({{"cpu", 1500}, {"memory", 4 * kGi}}))}};
-  EXPECT_EQ(Check(gang).message,
-            "2 of 3 pods fit now (driver 0 of 1, worker 2 of 2); podset driver: the podsets fit one by "
-            "one but not together; 1 node matches; most is held by ns/other");
+  EXPECT_EQ(
+      Check(gang).message,
+      "2 of 3 pods fit now (driver 0 of 1, worker 2 of 2); podset driver: the podsets fit one by "
+      "one but not together; 1 node matches; most is held by ns/other");
 }
 
 TEST_F(CapacityTest, TheMessageDoesNotMoveWithWhatDoesNotMatter) {
@@ -644,7 +664,8 @@ TEST_F(CapacityTest, TheMessageDoesNotMoveWithWhatDoesNotMatter) {
 }
 
 TEST_F(CapacityTest, NeverSaysWhatTheClusterLacks) {
-  EXPECT_THAT(Check(MakeGang("ns/x", 1, api::Amounts{})).message, HasSubstr("the cluster has no node"));
+  EXPECT_THAT(Check(MakeGang("ns/x", 1, api::Amounts{})).message,
+              HasSubstr("the cluster has no node"));
   Cordon("a", {{"cpu", 4000}});
   EXPECT_THAT(Check(MakeGang("ns/x", 1, api::Amounts{})).message,
               HasSubstr("no usable node: 1 node matches: 1 cordoned"));
@@ -659,7 +680,8 @@ TEST_F(CapacityTest, NeverSaysWhatTheClusterLacks) {
   EXPECT_THAT(few.message, Not(HasSubstr("held by")));
 }
 
-// --- in-flight gangs -------------------------------------------------------------------------------------
+// --- in-flight gangs
+// -------------------------------------------------------------------------------------
 
 TEST_F(CapacityTest, AnInFlightPodMayTakeAnotherNodeThanPlanned) {
   Node("a", {{"nvidia.com/gpu", 4}});
@@ -667,7 +689,7 @@ TEST_F(CapacityTest, AnInFlightPodMayTakeAnotherNodeThanPlanned) {
   const Gang whole = MakeGang("ns/whole", 1, {{"nvidia.com/gpu", 4}});
   EXPECT_TRUE(capacity_->FitsWhateverInFlight(whole));
   CheckAndReserve(MakeGang("ns/flying", 2, {{"nvidia.com/gpu", 1}}));
-  EXPECT_EQ(Check(whole).kind, FitKind::kFits);         // by plan, both on a
+  EXPECT_EQ(Check(whole).kind, FitKind::kFits);          // by plan, both on a
   EXPECT_FALSE(capacity_->FitsWhateverInFlight(whole));  // the scheduler may spread them
   Pod("1", "a", {{"nvidia.com/gpu", 1}}, "ns/flying");
   Pod("2", "a", {{"nvidia.com/gpu", 1}}, "ns/flying");

@@ -39,7 +39,8 @@ inline GangPodSet MakeSet(const std::string& name, int32_t count,
   return set;
 }
 
-inline Gang MakeGang(const std::string& id, int32_t count, std::shared_ptr<const api::PodShape> shape) {
+inline Gang MakeGang(const std::string& id, int32_t count,
+                     std::shared_ptr<const api::PodShape> shape) {
   return Gang{id, {MakeSet("main", count, std::move(shape))}};
 }
 

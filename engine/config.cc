@@ -64,9 +64,9 @@ std::vector<GroupConfig> CompileGroups(const std::vector<api::ResourceGroup>& gr
 }  // namespace
 
 const ResourcePosition* QueueConfig::Find(ResourceId resource) const {
-  auto position = std::lower_bound(
-      positions_.begin(), positions_.end(), resource,
-      [](const auto& entry, ResourceId key) { return entry.first < key; });
+  auto position =
+      std::lower_bound(positions_.begin(), positions_.end(), resource,
+                       [](const auto& entry, ResourceId key) { return entry.first < key; });
   return position != positions_.end() && position->first == resource ? &position->second : nullptr;
 }
 

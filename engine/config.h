@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configuration objects as the engine uses them: names interned, amounts as numbers, everything that
-// has no influence on decisions dropped. Equal values mean that nothing has to be decided again, so
-// a watch event of a mere status change costs a comparison.
+// Configuration objects as the engine uses them: names interned, amounts as numbers, everything
+// that has no influence on decisions dropped. Equal values mean that nothing has to be decided
+// again, so a watch event of a mere status change costs a comparison.
 #pragma once
 
 #include <string>

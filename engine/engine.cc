@@ -14,7 +14,9 @@ void Put(std::string& key, std::string_view text) {
   key.append(std::to_string(size)).append(":").append(text);
 }
 
-void Put(std::string& key, int64_t number) { key.append(std::to_string(number)).append(","); }
+void Put(std::string& key, int64_t number) {
+  key.append(std::to_string(number)).append(",");
+}
 
 void Put(std::string& key, const api::Requirement& requirement) {
   Put(key, requirement.key);
@@ -86,7 +88,9 @@ std::string ClassKey(const WorkloadInput& input) {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeEngine() { return std::make_unique<EngineImpl>(); }
+std::unique_ptr<Engine> MakeEngine() {
+  return std::make_unique<EngineImpl>();
+}
 
 EngineImpl::EngineImpl() : capacity_(MakeCapacity()) {
   pods_ = tables_.resources.Intern("pods");
@@ -119,8 +123,8 @@ QueueId EngineImpl::QueueByName(const std::string& name) {
 }
 
 LocalQueueId EngineImpl::LocalByKey(const api::ObjectKey& key) {
-  auto [position, added] = local_queue_ids_.try_emplace(
-      key, LocalQueueId{static_cast<uint32_t>(local_queues_.size())});
+  auto [position, added] =
+      local_queue_ids_.try_emplace(key, LocalQueueId{static_cast<uint32_t>(local_queues_.size())});
   if (added) {
     local_queues_.emplace_back();
     local_queues_.back().key = key;
@@ -383,8 +387,7 @@ std::vector<PodSetSpec> EngineImpl::Specs(const WorkloadInput& input) {
     PodSetSpec spec{pod_set.name, std::max(0, pod_set.count), {}, pod_set.shape};
     for (const auto& [resource, amount] : pod_set.requests) {
       if (resource != "pods") {
-        spec.per_pod.emplace_back(tables_.resources.Intern(resource),
-                                  std::max<int64_t>(0, amount));
+        spec.per_pod.emplace_back(tables_.resources.Intern(resource), std::max<int64_t>(0, amount));
       }
     }
     specs.push_back(std::move(spec));
@@ -509,9 +512,8 @@ bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
   const std::vector<PodSetSpec> specs = Specs(workload.input);
   Gang required{workload.input.id, {}};
   for (const PodSetSpec& spec : specs) {
-    auto assignment =
-        std::find_if(admission.assignments.begin(), admission.assignments.end(),
-                     [&](const auto& known) { return known.name == spec.name; });
+    auto assignment = std::find_if(admission.assignments.begin(), admission.assignments.end(),
+                                   [&](const auto& known) { return known.name == spec.name; });
     if (assignment == admission.assignments.end()) {
       continue;
     }
@@ -520,7 +522,8 @@ bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
     for (const auto& [resource, flavor] : assignment->flavors) {
       const CapacityMode mode = Flavor(flavor).mode;
       wanted = wanted || mode == CapacityMode::kRequire;
-      choices.push_back({tables_.resources.Intern(resource), tables_.flavors.Intern(flavor), {}, 0});
+      choices.push_back(
+          {tables_.resources.Intern(resource), tables_.flavors.Intern(flavor), {}, 0});
     }
     PodSetSpec unbound = spec;
     unbound.count = assignment->count ? std::min(spec.count, *assignment->count) : spec.count;

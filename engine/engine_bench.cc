@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a pass costs with 10,000 workloads waiting in 10 ClusterQueues of one cohort.
-#include <benchmark/benchmark.h>
-
 #include <string>
+
+#include <benchmark/benchmark.h>
 
 #include "engine/engine.h"
 
@@ -78,7 +78,8 @@ std::unique_ptr<Engine> Crowd(int64_t shapes, bool strict, CapacityMode mode, in
 
 // A quota change that lets nobody in.
 void BM_PassAfterQuotaChange(benchmark::State& state) {
-  std::unique_ptr<Engine> engine = Crowd(state.range(0), state.range(1) != 0, CapacityMode::kOff, 0);
+  std::unique_ptr<Engine> engine =
+      Crowd(state.range(0), state.range(1) != 0, CapacityMode::kOff, 0);
   int64_t told = 0;
   int64_t nominal = 0;
   for (auto step : state) {

@@ -34,7 +34,8 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
   const LocalQueueState& local = Local(workload.local_queue);
   if (workload.place == Place::kUnqueued) {
     if (!local.exists) {
-      return plain(PendingReason::kMisconfigured, "LocalQueue " + local.key.name + " doesn't exist");
+      return plain(PendingReason::kMisconfigured,
+                   "LocalQueue " + local.key.name + " doesn't exist");
     }
     if (local.stopped) {
       return plain(PendingReason::kSuspended, "LocalQueue " + local.key.name + " is inactive");
@@ -62,9 +63,10 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
                        queue.name + ", which can't be admitted as it is (" +
                        std::string(ToString(head.refusal.reason)) + ")");
     }
-    return plain(PendingReason::kBehindHead, "waits behind an older or more important workload of "
-                                             "StrictFIFO ClusterQueue " +
-                                                 queue.name);
+    return plain(PendingReason::kBehindHead,
+                 "waits behind an older or more important workload of "
+                 "StrictFIFO ClusterQueue " +
+                     queue.name);
   }
   const WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(id));
   if (!cls.tried) {

@@ -25,8 +25,8 @@
 #include "engine/ids.h"
 #include "engine/pending_queue.h"
 #include "engine/quota_tree.h"
-#include "engine/stage.h"
 #include "engine/refusal.h"
+#include "engine/stage.h"
 
 namespace tutti::engine {
 
@@ -71,8 +71,8 @@ struct QueueState {
   bool touched = false;   // tried something in this pass
   bool tell_all = false;  // compare every workload with what it was told
   std::vector<WorkloadId> untold;
-  std::vector<ClassId> changed;   // classes with a new refusal
-  uint64_t told_behind = 0;       // fingerprint of what those behind a StrictFIFO head were told
+  std::vector<ClassId> changed;  // classes with a new refusal
+  uint64_t told_behind = 0;      // fingerprint of what those behind a StrictFIFO head were told
   WorkloadId told_head;
 };
 

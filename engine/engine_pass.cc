@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass: Kueue's scheduling cycle (one head per active ClusterQueue; nominate, order, process on the
-// changing state) repeated until nothing changes. docs/engine.md, "The pass".
+// The pass: Kueue's scheduling cycle (one head per active ClusterQueue; nominate, order, process on
+// the changing state) repeated until nothing changes. docs/engine.md, "The pass".
 #include <algorithm>
 #include <tuple>
 
@@ -248,8 +248,8 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
       gang_pod_sets = std::move(wider_pod_sets);
       fit = wider_fit;
     } else {
-      decision.note = "admitted by quota alone, no place for the whole gang was found: " +
-                      wider_fit.message;
+      decision.note =
+          "admitted by quota alone, no place for the whole gang was found: " + wider_fit.message;
     }
   }
   if (!gang.pod_sets.empty() && fit.kind == FitKind::kUndecided) {
@@ -301,8 +301,8 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   queue.book.Add(workload.usage, false, +1);
   Local(workload.local_queue).book.Add(workload.usage, false, +1);
   for (const auto& [pair, amount] : workload.usage) {
-    decision.borrows = decision.borrows ||
-                       tree_.Usage(queue.node, pair) > tree_.Nominal(queue.node, pair);
+    decision.borrows =
+        decision.borrows || tree_.Usage(queue.node, pair) > tree_.Nominal(queue.node, pair);
   }
   result.admitted.push_back(std::move(decision));
 }

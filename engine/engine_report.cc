@@ -130,10 +130,9 @@ std::string EngineImpl::SanityCheck() const {
     }
     if (workload.phase == Phase::kPending) {
       ++pending;
-      const bool in_order =
-          workload.place == Place::kQueued &&
-          Queue(workload.queue).pending->ClassOf(id).Valid() &&
-          Queue(workload.queue).pending->order().contains(id);
+      const bool in_order = workload.place == Place::kQueued &&
+                            Queue(workload.queue).pending->ClassOf(id).Valid() &&
+                            Queue(workload.queue).pending->order().contains(id);
       const bool in_outside =
           workload.place == Place::kOutside && Queue(workload.queue).outside.contains(id);
       if (workload.place != Place::kUnqueued && !in_order && !in_outside) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The quota tree as built from configuration and usage books, health of ClusterQueues, and who has to
-// be tried again after a change.
+// The quota tree as built from configuration and usage books, health of ClusterQueues, and who has
+// to be tried again after a change.
 #include <algorithm>
 
 #include "engine/engine_impl.h"
@@ -126,8 +126,9 @@ void EngineImpl::JudgeHealth(QueueState& queue,
   if (!queue.config.cohort.empty()) {
     const NodeId cohort = cohorts.at(queue.config.cohort);
     if (tree_.InCycle(cohort)) {
-      problems.emplace_back("HasCycle", "cohort " + queue.config.cohort +
-                                            " is in or below a cycle of parentName; remove one link");
+      problems.emplace_back("HasCycle",
+                            "cohort " + queue.config.cohort +
+                                " is in or below a cycle of parentName; remove one link");
     } else {
       // Names along the way up; a tree has few levels.
       std::string name = queue.config.cohort;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations on the engine beside a naive twin that recomputes the quota formulas recursively
-// from names. After each pass: every admission was legal in its turn, usage reports are the sums,
-// nothing that fits was left waiting, StrictFIFO was kept, a fresh engine finds nothing more (no lost
-// wake-up), a second pass does nothing.
-#include <gtest/gtest.h>
-
+// Random operations on the engine beside a naive twin that recomputes the quota formulas
+// recursively from names. After each pass: every admission was legal in its turn, usage reports are
+// the sums, nothing that fits was left waiting, StrictFIFO was kept, a fresh engine finds nothing
+// more (no lost wake-up), a second pass does nothing.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -13,6 +11,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "engine/engine.h"
 
@@ -35,7 +35,7 @@ struct NaiveNode {
 // The formulas of docs/engine.md, as written there.
 class NaiveTree {
  public:
-  std::map<std::string, NaiveNode> nodes;  // "queue:a", "cohort:x"
+  std::map<std::string, NaiveNode> nodes;               // "queue:a", "cohort:x"
   std::map<std::string, std::map<Pair, int64_t>> used;  // by queue node
 
   [[nodiscard]] bool InCycle(const std::string& node) const {
@@ -214,8 +214,8 @@ class Twin {
     flavor.meta.name = "f" + std::to_string(index);
     flavor.node_labels["z"] = std::to_string(index);
     engine_->SetFlavor(flavor);
-    engine_->SetFlavorCapacityMode(
-        flavor.meta.name, with_nodes_ ? CapacityMode::kRequire : CapacityMode::kOff);
+    engine_->SetFlavorCapacityMode(flavor.meta.name,
+                                   with_nodes_ ? CapacityMode::kRequire : CapacityMode::kOff);
     flavors_.insert(flavor.meta.name);
   }
 
@@ -237,8 +237,8 @@ class Twin {
         out.borrowing_limit = api::FromAmount(resource, Roll(6));
       }
       if (limits && Roll(3) == 0) {
-        out.lending_limit =
-            api::FromAmount(resource, Roll(static_cast<int>(nominal) + 1 + (lending_above ? 5 : 0)));
+        out.lending_limit = api::FromAmount(
+            resource, Roll(static_cast<int>(nominal) + 1 + (lending_above ? 5 : 0)));
       }
       return out;
     };
@@ -249,14 +249,15 @@ class Twin {
       const int first = Roll(3);
       const int count = 1 + Roll(3);
       for (int index = 0; index < count; ++index) {
-        group.flavors.push_back({"f" + std::to_string((first + index) % 3),
-                                 {quota("cpu"), quota("gpu")}});
+        group.flavors.push_back(
+            {"f" + std::to_string((first + index) % 3), {quota("cpu"), quota("gpu")}});
       }
       groups.push_back(group);
     } else {
       const int first = Roll(3);
-      groups.push_back({{"cpu"}, {{"f" + std::to_string(first), {quota("cpu")}},
-                                  {"f" + std::to_string((first + 1) % 3), {quota("cpu")}}}});
+      groups.push_back({{"cpu"},
+                        {{"f" + std::to_string(first), {quota("cpu")}},
+                         {"f" + std::to_string((first + 1) % 3), {quota("cpu")}}}});
       groups.push_back({{"gpu"}, {{"f" + std::to_string((first + 2) % 3), {quota("gpu")}}}});
     }
     return groups;
@@ -498,8 +499,8 @@ class Twin {
       for (const auto& [resource, amount] : pod_set.requests) {
         const auto& covered = queue.groups[group].covered_resources;
         if (std::find(covered.begin(), covered.end(), resource) != covered.end()) {
-          fits = fits && amount * pod_set.count <= tree.Available("queue:" + queue.meta.name,
-                                                                  {flavor.name, resource});
+          fits = fits && amount * pod_set.count <=
+                             tree.Available("queue:" + queue.meta.name, {flavor.name, resource});
         }
       }
       if (fits) {
@@ -613,7 +614,8 @@ class Twin {
       if (held_back) {
         bool somebody_waits = false;
         for (const auto& [name, queue] : queues_) {
-          somebody_waits = somebody_waits || (queue.strict_fifo && engine_->Report(name).pending > 0);
+          somebody_waits =
+              somebody_waits || (queue.strict_fifo && engine_->Report(name).pending > 0);
         }
         ASSERT_TRUE(somebody_waits) << id;
       }

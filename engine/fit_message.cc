@@ -9,7 +9,8 @@ namespace {
 
 std::string Join(const std::vector<std::string>& parts) {
   std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
+  for (const std::string& part : parts)
+    text += (text.empty() ? "" : ", ") + part;
   return text;
 }
 
@@ -19,12 +20,14 @@ std::string Label(const std::string& resource) {
 
 // Devices and pod slots are plain numbers; a quantity would make 8,000 of them "8k".
 std::string Amount(const std::string& resource, int64_t amount) {
-  const bool measured = resource == "cpu" || resource == "memory" || resource == "ephemeral-storage" ||
-                        resource.starts_with("hugepages-");
+  const bool measured = resource == "cpu" || resource == "memory" ||
+                        resource == "ephemeral-storage" || resource.starts_with("hugepages-");
   return measured ? api::FormatAmount(resource, amount) : std::to_string(amount);
 }
 
-std::string Nodes(int64_t count) { return std::to_string(count) + (count == 1 ? " node" : " nodes"); }
+std::string Nodes(int64_t count) {
+  return std::to_string(count) + (count == 1 ? " node" : " nodes");
+}
 
 std::string TaintText(const NodeCounts& nodes) {
   std::vector<std::string> shown;
@@ -41,21 +44,29 @@ std::string TaintText(const NodeCounts& nodes) {
 std::string NodeText(const KindFacts& kind) {
   const NodeCounts& nodes = kind.nodes;
   std::vector<std::string> parts;
-  if (nodes.full > 0) parts.push_back(std::to_string(nodes.full) + " full");
-  if (nodes.port_taken > 0) parts.push_back(std::to_string(nodes.port_taken) + " with the host port taken");
-  if (nodes.too_small > 0) parts.push_back(std::to_string(nodes.too_small) + " too small");
-  if (nodes.cordoned > 0) parts.push_back(std::to_string(nodes.cordoned) + " cordoned");
-  if (nodes.tainted > 0) parts.push_back(TaintText(nodes));
+  if (nodes.full > 0)
+    parts.push_back(std::to_string(nodes.full) + " full");
+  if (nodes.port_taken > 0)
+    parts.push_back(std::to_string(nodes.port_taken) + " with the host port taken");
+  if (nodes.too_small > 0)
+    parts.push_back(std::to_string(nodes.too_small) + " too small");
+  if (nodes.cordoned > 0)
+    parts.push_back(std::to_string(nodes.cordoned) + " cordoned");
+  if (nodes.tainted > 0)
+    parts.push_back(TaintText(nodes));
   std::string text = Nodes(nodes.matching) + (nodes.matching == 1 ? " matches" : " match");
-  if (!kind.selection.empty()) text += " " + kind.selection;
-  if (!parts.empty()) text += ": " + Join(parts);
+  if (!kind.selection.empty())
+    text += " " + kind.selection;
+  if (!parts.empty())
+    text += ": " + Join(parts);
   return text;
 }
 
 std::string RequestText(const KindFacts& kind) {
   std::vector<std::string> parts;
   for (const ResourceFacts& resource : kind.resources) {
-    if (resource.name == "pods") continue;
+    if (resource.name == "pods")
+      continue;
     parts.push_back(resource.name + " " + Amount(resource.name, resource.request));
   }
   return Join(parts);
@@ -63,7 +74,8 @@ std::string RequestText(const KindFacts& kind) {
 
 std::string ShortText(const FitFacts& facts, const KindFacts& kind) {
   const int64_t missing = kind.count - kind.placed;
-  if (facts.alone_each_fits) return "the podsets fit one by one but not together";
+  if (facts.alone_each_fits)
+    return "the podsets fit one by one but not together";
   if (const ResourceFacts* scarce = ShortResource(kind)) {
     std::string text = "short of " + Label(scarce->name) + ": " +
                        Amount(scarce->name, api::SaturatingMul(missing, scarce->request)) +
@@ -71,7 +83,8 @@ std::string ShortText(const FitFacts& facts, const KindFacts& kind) {
     if (scarce->request > 1 && scarce->name != "pods") {
       text += ", " + Amount(scarce->name, scarce->request) + " per pod on one node";
     }
-    if (scarce->enough_in_total) text += " (enough is free in all, but in smaller pieces)";
+    if (scarce->enough_in_total)
+      text += " (enough is free in all, but in smaller pieces)";
     return text;
   }
   if (kind.has_ports) {
@@ -87,13 +100,16 @@ std::string NotEvenOne(const KindFacts& kind) {
   if (kind.nodes.matching == 0) {
     return kind.selection.empty() ? "the cluster has no node" : "no node matches " + kind.selection;
   }
-  if (kind.nodes.Usable() == 0) return "no usable node: " + NodeText(kind);
-  if (kind.nodes.too_small < kind.nodes.Usable()) return "";
+  if (kind.nodes.Usable() == 0)
+    return "no usable node: " + NodeText(kind);
+  if (kind.nodes.too_small < kind.nodes.Usable())
+    return "";
   for (const ResourceFacts& resource : kind.resources) {
-    if (resource.largest >= resource.request) continue;
-    return "a pod needs " + Label(resource.name) + " " +
-           Amount(resource.name, resource.request) + ", the largest usable node has " +
-           Amount(resource.name, resource.largest) + " (" + NodeText(kind) + ")";
+    if (resource.largest >= resource.request)
+      continue;
+    return "a pod needs " + Label(resource.name) + " " + Amount(resource.name, resource.request) +
+           ", the largest usable node has " + Amount(resource.name, resource.largest) + " (" +
+           NodeText(kind) + ")";
   }
   return "no node has " + RequestText(kind) + " together (" + NodeText(kind) + ")";
 }
@@ -103,8 +119,10 @@ std::string NotEvenOne(const KindFacts& kind) {
 const ResourceFacts* ShortResource(const KindFacts& kind) {
   const ResourceFacts* scarce = nullptr;
   for (const ResourceFacts& resource : kind.resources) {
-    if (resource.places >= kind.count) continue;
-    if (scarce == nullptr || resource.places < scarce->places) scarce = &resource;
+    if (resource.places >= kind.count)
+      continue;
+    if (scarce == nullptr || resource.places < scarce->places)
+      scarce = &resource;
   }
   return scarce;
 }
@@ -127,14 +145,17 @@ std::string FitMessage(const FitFacts& facts) {
     parts.push_back(k.pod_sets + " " + std::to_string(k.placed) + " of " + std::to_string(k.count));
   }
   const std::string fits = std::to_string(placed) + " of " + std::to_string(count) + " pods";
-  std::string text = facts.never
-                         ? "can't ever fit as the cluster is: room for " + fits + " when it is empty"
-                         : fits + " fit now";
-  if (several) text += " (" + Join(parts) + ")";
+  std::string text =
+      facts.never ? "can't ever fit as the cluster is: room for " + fits + " when it is empty"
+                  : fits + " fit now";
+  if (several)
+    text += " (" + Join(parts) + ")";
   text += "; " + prefix + ShortText(facts, kind);
-  if (facts.gave_up) text += "; no arrangement was found within the limit of the search";
+  if (facts.gave_up)
+    text += "; no arrangement was found within the limit of the search";
   text += "; " + NodeText(kind);
-  if (!kind.holders.empty()) text += "; most is held by " + Join(kind.holders);
+  if (!kind.holders.empty())
+    text += "; most is held by " + Join(kind.holders);
   return text;
 }
 

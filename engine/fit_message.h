@@ -23,16 +23,16 @@ struct NodeCounts {
 };
 
 struct ResourceFacts {
-  std::string name;       // "pods" = the node's limit on pods
-  int64_t request = 0;    // of one pod
-  int64_t places = 0;     // pods that fit when only this resource counts
-  int64_t largest = 0;    // what the largest usable node has when empty
+  std::string name;              // "pods" = the node's limit on pods
+  int64_t request = 0;           // of one pod
+  int64_t places = 0;            // pods that fit when only this resource counts
+  int64_t largest = 0;           // what the largest usable node has when empty
   bool enough_in_total = false;  // the sum would do, the pieces are too small
 };
 
 // One kind of pod of the gang, counted either now or on the empty cluster.
 struct KindFacts {
-  std::string pod_sets;  // names, comma separated
+  std::string pod_sets;   // names, comma separated
   std::string selection;  // "zone=a, required node affinity"; "" selects every node
   int64_t count = 0;
   int64_t placed = 0;
@@ -45,7 +45,7 @@ struct KindFacts {
 
 struct FitFacts {
   bool never = false;
-  bool gave_up = false;       // the search ended without a proof
+  bool gave_up = false;          // the search ended without a proof
   bool alone_each_fits = false;  // every kind would fit by itself
   std::vector<KindFacts> kinds;
   size_t blocking = 0;  // the kind to explain

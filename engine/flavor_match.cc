@@ -9,8 +9,9 @@ namespace tutti::engine {
 namespace {
 
 bool Tolerated(const api::Taint& taint, const std::vector<api::Toleration>& tolerations) {
-  return std::any_of(tolerations.begin(), tolerations.end(),
-                     [&](const api::Toleration& toleration) { return toleration.Tolerates(taint); });
+  return std::any_of(
+      tolerations.begin(), tolerations.end(),
+      [&](const api::Toleration& toleration) { return toleration.Tolerates(taint); });
 }
 
 }  // namespace

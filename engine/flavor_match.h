@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Can the pods of a pod set use the nodes of a flavor? Only what the flavor itself says is looked at
-// (nodeLabels, nodeTaints, tolerations); real nodes are the capacity check's business.
+// Can the pods of a pod set use the nodes of a flavor? Only what the flavor itself says is looked
+// at (nodeLabels, nodeTaints, tolerations); real nodes are the capacity check's business.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace tutti::engine {
 
-// The first NoSchedule or NoExecute taint that neither the pod nor the flavor tolerates; its index in
-// flavor.taints.
+// The first NoSchedule or NoExecute taint that neither the pod nor the flavor tolerates; its index
+// in flavor.taints.
 [[nodiscard]] std::optional<size_t> UntoleratedTaint(const api::PodShape& shape,
                                                      const FlavorConfig& flavor);
 

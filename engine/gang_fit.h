@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for places: how many pods of each kind go to which node so that all of them fit at once.
-// Knows only numbers (free amounts per node, requests per kind). One kind of pod: exact by counting.
-// Several kinds: first-fit by decreasing size, then an exact table over the rarer kinds where it is
-// small enough, then backtracking with a step budget. A found answer is always a proof.
+// The search for places: how many pods of each kind go to which node so that all of them fit at
+// once. Knows only numbers (free amounts per node, requests per kind). One kind of pod: exact by
+// counting. Several kinds: first-fit by decreasing size, then an exact table over the rarer kinds
+// where it is small enough, then backtracking with a step budget. A found answer is always a proof.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,9 @@ struct FitProblem {
   std::vector<int64_t> cap;   // bins x kinds: pods of that kind if it had the node for itself
 
   [[nodiscard]] const int64_t* Free(size_t bin) const { return free.data() + bin * resources; }
-  [[nodiscard]] int64_t Cap(size_t bin, size_t kind) const { return cap[bin * kinds.size() + kind]; }
+  [[nodiscard]] int64_t Cap(size_t bin, size_t kind) const {
+    return cap[bin * kinds.size() + kind];
+  }
   [[nodiscard]] bool Clash(size_t a, size_t b) const { return clash[a * kinds.size() + b] != 0; }
 };
 

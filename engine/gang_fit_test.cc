@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/gang_fit.h"
 
-#include <gtest/gtest.h>
-
 #include <limits>
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace tutti::engine {
 namespace {
@@ -45,8 +45,10 @@ void ExpectValid(const FitProblem& problem, const SearchResult& result) {
       free[a.bin * problem.resources + r] -= a.count * problem.kinds[a.kind].request[r];
     }
   }
-  for (const int64_t left : free) EXPECT_GE(left, 0);
-  for (size_t k = 0; k < problem.kinds.size(); ++k) EXPECT_EQ(placed[k], problem.kinds[k].count);
+  for (const int64_t left : free)
+    EXPECT_GE(left, 0);
+  for (size_t k = 0; k < problem.kinds.size(); ++k)
+    EXPECT_EQ(placed[k], problem.kinds[k].count);
   for (size_t n = 0; n < problem.bins; ++n) {
     for (size_t k = 0; k < problem.kinds.size(); ++k) {
       const int64_t count = on_node[n * problem.kinds.size() + k];
@@ -61,11 +63,13 @@ void ExpectValid(const FitProblem& problem, const SearchResult& result) {
 }
 
 // Pod by pod onto every node: the plain truth for small cases.
-bool BruteForce(const FitProblem& problem, std::vector<int64_t>& free, std::vector<int64_t>& on_node,
-                std::vector<int64_t>& left) {
+bool BruteForce(const FitProblem& problem, std::vector<int64_t>& free,
+                std::vector<int64_t>& on_node, std::vector<int64_t>& left) {
   size_t k = 0;
-  while (k < left.size() && left[k] == 0) ++k;
-  if (k == left.size()) return true;
+  while (k < left.size() && left[k] == 0)
+    ++k;
+  if (k == left.size())
+    return true;
   const size_t kinds = problem.kinds.size();
   for (size_t n = 0; n < problem.bins; ++n) {
     bool fits = on_node[n * kinds + k] < problem.Cap(n, k);
@@ -75,7 +79,8 @@ bool BruteForce(const FitProblem& problem, std::vector<int64_t>& free, std::vect
     for (size_t r = 0; r < problem.resources && fits; ++r) {
       fits = free[n * problem.resources + r] >= problem.kinds[k].request[r];
     }
-    if (!fits) continue;
+    if (!fits)
+      continue;
     const auto take = [&](int64_t times) {
       for (size_t r = 0; r < problem.resources; ++r) {
         free[n * problem.resources + r] -= times * problem.kinds[k].request[r];
@@ -86,7 +91,8 @@ bool BruteForce(const FitProblem& problem, std::vector<int64_t>& free, std::vect
     take(1);
     const bool found = BruteForce(problem, free, on_node, left);
     take(-1);
-    if (found) return true;
+    if (found)
+      return true;
   }
   return false;
 }
@@ -182,12 +188,14 @@ TEST(GangFitTest, SmallUnlikeGangsAgreeWithTryingEverything) {
     int64_t pods = 0;
     for (size_t k = 0; k < kinds; ++k) {
       const int64_t count = pick(1, 3);
-      if (pods + count > 6) break;
+      if (pods + count > 6)
+        break;
       pods += count;
       list.push_back({{pick(0, 6), pick(0, 4), 1}, count});
     }
     std::vector<std::vector<int64_t>> nodes;
-    for (int64_t n = pick(1, 4); n > 0; --n) nodes.push_back({pick(0, 10), pick(0, 8), pick(1, 4)});
+    for (int64_t n = pick(1, 4); n > 0; --n)
+      nodes.push_back({pick(0, 10), pick(0, 8), pick(1, 4)});
     std::vector<uint8_t> clash(list.size() * list.size(), 0);
     if (random() % 3 == 0) {
       for (size_t a = 0; a < list.size(); ++a) {
@@ -198,12 +206,14 @@ TEST(GangFitTest, SmallUnlikeGangsAgreeWithTryingEverything) {
     }
     FitProblem problem = Problem(list, nodes, clash);
     for (int64_t& cap : problem.cap) {
-      if (random() % 8 == 0) cap = 0;  // a node that the filters refuse
+      if (random() % 8 == 0)
+        cap = 0;  // a node that the filters refuse
     }
     std::vector<int64_t> free = problem.free;
     std::vector<int64_t> on_node(problem.bins * list.size(), 0);
     std::vector<int64_t> left;
-    for (const PodKind& kind : list) left.push_back(kind.count);
+    for (const PodKind& kind : list)
+      left.push_back(kind.count);
     const bool truth = BruteForce(problem, free, on_node, left);
     const SearchResult result = Search(problem);
     const SearchResult table = TableForTest(problem);
@@ -212,7 +222,8 @@ TEST(GangFitTest, SmallUnlikeGangsAgreeWithTryingEverything) {
     ASSERT_EQ(result.end, expected) << "round " << round;
     ASSERT_EQ(table.end, expected) << "round " << round;
     ASSERT_EQ(backtrack.end, expected) << "round " << round;
-    if (!truth) continue;
+    if (!truth)
+      continue;
     ExpectValid(problem, table);
     ExpectValid(problem, backtrack);
     ++found;

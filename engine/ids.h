@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strong 32-bit ids inside the engine and the tables that turn names into them. Names appear only at
-// the border: in calls, decisions and messages. Ids are given in the order of first use, so the same
-// calls give the same ids.
+// Strong 32-bit ids inside the engine and the tables that turn names into them. Names appear only
+// at the border: in calls, decisions and messages. Ids are given in the order of first use, so the
+// same calls give the same ids.
 #pragma once
 
 #include <compare>
@@ -26,14 +26,14 @@ struct Id {
 using FlavorId = Id<struct FlavorTag>;
 using ResourceId = Id<struct ResourceTag>;
 using FlavorResourceId = Id<struct FlavorResourceTag>;  // a pair (flavor, resource)
-using NodeId = Id<struct QuotaNodeTag>;                 // a ClusterQueue or Cohort in the quota tree
-using QueueId = Id<struct QueueTag>;                    // a ClusterQueue
+using NodeId = Id<struct QuotaNodeTag>;  // a ClusterQueue or Cohort in the quota tree
+using QueueId = Id<struct QueueTag>;     // a ClusterQueue
 using LocalQueueId = Id<struct LocalQueueTag>;
 using WorkloadId = Id<struct WorkloadTag>;
 using ClassId = Id<struct ClassTag>;  // equal workloads of one ClusterQueue
 
-// Quota amounts. Inputs are int64 (saturated at the border); sums of any number of them are exact in
-// 128 bits, so that nothing wraps and a saturated sum is never mistaken for "unlimited".
+// Quota amounts. Inputs are int64 (saturated at the border); sums of any number of them are exact
+// in 128 bits, so that nothing wraps and a saturated sum is never mistaken for "unlimited".
 __extension__ using Amount = __int128;
 
 [[nodiscard]] inline int64_t Saturate(Amount amount) {

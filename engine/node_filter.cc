@@ -18,7 +18,8 @@ bool KeepsPodsAway(const api::Taint& taint) {
 // Value of a label, -1 when absent.
 int32_t ValueOf(const NodeFacts& facts, int32_t key) {
   for (const auto& [label, value] : facts.labels) {
-    if (label == key) return value;
+    if (label == key)
+      return value;
   }
   return -1;
 }
@@ -43,7 +44,8 @@ int32_t StringPool::Acquire(const std::string& text) {
 
 void StringPool::Release(int32_t id) {
   Entry& entry = entries_[id];
-  if (--entry.refs > 0) return;
+  if (--entry.refs > 0)
+    return;
   ids_.erase(ids_.find(*entry.text));
   entry.text = nullptr;
   unused_.push_back(id);
@@ -67,13 +69,15 @@ NodeFacts FactPool::Acquire(const api::Node& node) {
   std::vector<api::Taint> taints;
   std::string text;
   for (const api::Taint& taint : node.taints) {
-    if (!KeepsPodsAway(taint)) continue;
+    if (!KeepsPodsAway(taint))
+      continue;
     taints.push_back(taint);
     for (const std::string* part : {&taint.key, &taint.value, &taint.effect}) {
       text += std::to_string(part->size()) + ":" + *part;
     }
   }
-  if (taints.empty()) return facts;
+  if (taints.empty())
+    return facts;
   auto [it, added] = taint_ids_.try_emplace(text, 0);
   if (added) {
     if (unused_taint_sets_.empty()) {
@@ -95,9 +99,11 @@ void FactPool::Release(const NodeFacts& facts) {
     strings_.Release(key);
     strings_.Release(value);
   }
-  if (facts.taint_set < 0) return;
+  if (facts.taint_set < 0)
+    return;
   TaintSet& set = taint_sets_[facts.taint_set];
-  if (--set.refs > 0) return;
+  if (--set.refs > 0)
+    return;
   taint_ids_.erase(set.key);
   set = TaintSet{};
   unused_taint_sets_.push_back(facts.taint_set);
@@ -112,7 +118,8 @@ bool FactPool::HasLabels(const NodeFacts& facts, const api::StringMap& labels) c
   for (const auto& [key, value] : labels) {
     const int32_t key_id = strings_.Find(key);
     const int32_t value_id = strings_.Find(value);
-    if (key_id < 0 || value_id < 0 || ValueOf(facts, key_id) != value_id) return false;
+    if (key_id < 0 || value_id < 0 || ValueOf(facts, key_id) != value_id)
+      return false;
   }
   return true;
 }
@@ -128,12 +135,14 @@ NodeFilter::NodeFilter(const FactPool& pool, const api::PodShape& shape,
     for (const auto& [key, value] : *selector) {
       const int32_t key_id = pool.strings().Find(key);
       const int32_t value_id = pool.strings().Find(value);
-      if (key_id < 0 || value_id < 0) impossible_selector_ = true;
+      if (key_id < 0 || value_id < 0)
+        impossible_selector_ = true;
       selector_.emplace_back(key_id, value_id);
     }
   }
   for (const api::NodeSelectorTerm& term : shape.required_affinity) {
-    if (term.expressions.empty() && term.fields.empty()) continue;  // matches nothing
+    if (term.expressions.empty() && term.fields.empty())
+      continue;  // matches nothing
     Term compiled{{}, {{}, term.fields}};
     for (const api::Requirement& requirement : term.expressions) {
       compiled.rules.push_back(
@@ -146,14 +155,17 @@ NodeFilter::NodeFilter(const FactPool& pool, const api::PodShape& shape,
 }
 
 Verdict NodeFilter::Check(const NodeFacts& facts) const {
-  if (!Matches(facts)) return Verdict::kNoMatch;
-  if (facts.unschedulable && !tolerates_cordon_) return Verdict::kCordoned;
+  if (!Matches(facts))
+    return Verdict::kNoMatch;
+  if (facts.unschedulable && !tolerates_cordon_)
+    return Verdict::kCordoned;
   return facts.taint_set < 0 ? Verdict::kAdmits : TaintVerdict(facts.taint_set);
 }
 
 std::string NodeFilter::UntoleratedTaint(const NodeFacts& facts) const {
   for (const api::Taint& taint : pool_.Taints(facts.taint_set)) {
-    if (Tolerated(taint)) continue;
+    if (Tolerated(taint))
+      continue;
     return taint.key + (taint.value.empty() ? "" : "=" + taint.value) + ":" + taint.effect;
   }
   return "";
@@ -170,9 +182,11 @@ Verdict NodeFilter::TaintVerdict(int32_t taint_set) const {
   if (memo < 0) {
     Verdict verdict = Verdict::kAdmits;
     for (const api::Taint& taint : pool_.Taints(taint_set)) {
-      if (Tolerated(taint)) continue;
+      if (Tolerated(taint))
+        continue;
       verdict = taint.key == kCordonTaint ? Verdict::kCordoned : Verdict::kTainted;
-      if (verdict == Verdict::kTainted) break;
+      if (verdict == Verdict::kTainted)
+        break;
     }
     memo = static_cast<int8_t>(verdict);
   }
@@ -180,30 +194,35 @@ Verdict NodeFilter::TaintVerdict(int32_t taint_set) const {
 }
 
 bool NodeFilter::Matches(const NodeFacts& facts) const {
-  if (!shape_.node_name.empty() && shape_.node_name != facts.name) return false;
-  if (impossible_selector_) return false;
+  if (!shape_.node_name.empty() && shape_.node_name != facts.name)
+    return false;
+  if (impossible_selector_)
+    return false;
   for (const auto& [key, value] : selector_) {
-    if (ValueOf(facts, key) != value) return false;
+    if (ValueOf(facts, key) != value)
+      return false;
   }
-  if (!shape_.has_required_affinity && shape_.required_affinity.empty()) return true;
+  if (!shape_.has_required_affinity && shape_.required_affinity.empty())
+    return true;
   return std::any_of(terms_.begin(), terms_.end(),
                      [&](const Term& term) { return Holds(term, facts); });
 }
 
 bool NodeFilter::Holds(const Rule& rule, const NodeFacts& facts) const {
   const int32_t value = rule.key < 0 ? -1 : ValueOf(facts, rule.key);
-  if (value < 0) return rule.if_absent;
+  if (value < 0)
+    return rule.if_absent;
   auto [it, added] = rule.by_value.try_emplace(value, false);
   if (added) {
-    it->second =
-        rule.requirement->Matches({{rule.requirement->key, pool_.strings().Text(value)}});
+    it->second = rule.requirement->Matches({{rule.requirement->key, pool_.strings().Text(value)}});
   }
   return it->second;
 }
 
 bool NodeFilter::Holds(const Term& term, const NodeFacts& facts) const {
   for (const Rule& rule : term.rules) {
-    if (!Holds(rule, facts)) return false;
+    if (!Holds(rule, facts))
+      return false;
   }
   return term.fields.fields.empty() || term.fields.Matches({}, facts.name);
 }

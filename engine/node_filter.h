@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes admit a pod, apart from free amounts and host ports: kube-scheduler's filters NodeName,
-// NodeUnschedulable, TaintToleration and NodeAffinity (1.36 default profile). Labels and taints of
-// nodes are interned, so that a filter compares numbers; the rules themselves are those of api/core.h
-// (each is evaluated once per distinct label value or taint set). Pure, not thread-safe.
+// Which nodes admit a pod, apart from free amounts and host ports: kube-scheduler's filters
+// NodeName, NodeUnschedulable, TaintToleration and NodeAffinity (1.36 default profile). Labels and
+// taints of nodes are interned, so that a filter compares numbers; the rules themselves are those
+// of api/core.h (each is evaluated once per distinct label value or taint set). Pure, not
+// thread-safe.
 #pragma once
 
 #include <cstdint>

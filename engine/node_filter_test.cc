@@ -60,7 +60,8 @@ TEST_F(NodeFilterTest, AffinityTermsAreAlternativesAndTheirRequirementsAreNot) {
   PodShape shape;
   shape.has_required_affinity = true;
   shape.required_affinity = {
-      NodeSelectorTerm{{Requirement{"zone", "In", {"z1", "z2"}}, Requirement{"old", "DoesNotExist", {}}}, {}},
+      NodeSelectorTerm{
+          {Requirement{"zone", "In", {"z1", "z2"}}, Requirement{"old", "DoesNotExist", {}}}, {}},
       NodeSelectorTerm{{Requirement{"size", "Gt", {"4"}}}, {}}};
   EXPECT_EQ(Ask(shape, MakeNode("a", {}, {{"zone", "z2"}})), Verdict::kAdmits);
   EXPECT_EQ(Ask(shape, MakeNode("a", {}, {{"zone", "z3"}})), Verdict::kNoMatch);
@@ -111,7 +112,8 @@ TEST_F(NodeFilterTest, CordonedNodeTakesOnlyPodsThatTolerateTheCordon) {
   node.unschedulable = true;
   PodShape shape;
   EXPECT_EQ(Ask(shape, node), Verdict::kCordoned);
-  shape.tolerations = {Toleration{"node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule", {}}};
+  shape.tolerations = {
+      Toleration{"node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule", {}}};
   EXPECT_EQ(Ask(shape, node), Verdict::kAdmits);
   shape.tolerations[0].effect = "NoExecute";
   EXPECT_EQ(Ask(shape, node), Verdict::kCordoned);
@@ -128,7 +130,8 @@ TEST_F(NodeFilterTest, TheCordonTaintCountsAsCordoned) {
 TEST_F(NodeFilterTest, NoScheduleAndNoExecuteTaintsKeepPodsAwayPreferNoScheduleDoesNot) {
   EXPECT_EQ(Ask({}, MakeNode("a", {}, {}, {Taint{"k", "v", "NoSchedule"}})), Verdict::kTainted);
   EXPECT_EQ(Ask({}, MakeNode("a", {}, {}, {Taint{"k", "v", "NoExecute"}})), Verdict::kTainted);
-  EXPECT_EQ(Ask({}, MakeNode("a", {}, {}, {Taint{"k", "v", "PreferNoSchedule"}})), Verdict::kAdmits);
+  EXPECT_EQ(Ask({}, MakeNode("a", {}, {}, {Taint{"k", "v", "PreferNoSchedule"}})),
+            Verdict::kAdmits);
 }
 
 TEST_F(NodeFilterTest, EveryTaintMustBeToleratedByThePodOrTheFlavor) {
@@ -137,7 +140,8 @@ TEST_F(NodeFilterTest, EveryTaintMustBeToleratedByThePodOrTheFlavor) {
   PodShape shape;
   shape.tolerations = {Toleration{"k", "Equal", "v", "", {}}};
   EXPECT_EQ(Ask(shape, node), Verdict::kTainted);
-  EXPECT_EQ(Ask(shape, node, {}, {Toleration{"m", "Exists", "", "NoExecute", 30}}), Verdict::kAdmits);
+  EXPECT_EQ(Ask(shape, node, {}, {Toleration{"m", "Exists", "", "NoExecute", 30}}),
+            Verdict::kAdmits);
   shape.tolerations[0].value = "w";
   EXPECT_EQ(Ask(shape, node, {}, {Toleration{"m", "Exists", "", "", {}}}), Verdict::kTainted);
 }
@@ -168,7 +172,8 @@ TEST_F(NodeFilterTest, NothingIsLeftInThePoolWhenTheNodesAreGone) {
                                          {Taint{"k", std::to_string(i % 3), "NoSchedule"}})));
   }
   EXPECT_EQ(pool_.strings().Size(), 13u);  // two keys, z, ten host names
-  for (const NodeFacts& facts : all) pool_.Release(facts);
+  for (const NodeFacts& facts : all)
+    pool_.Release(facts);
   EXPECT_EQ(pool_.strings().Size(), 0u);
   const size_t sets = pool_.TaintSets();
   all[0] = pool_.Acquire(MakeNode("n", {}, {}, {Taint{"new", "", "NoSchedule"}}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See pending_queue.h. A class is taken out of `ready_` before its first member changes and put back
-// afterwards, because that member is its sort key.
+// See pending_queue.h. A class is taken out of `ready_` before its first member changes and put
+// back afterwards, because that member is its sort key.
 #include "engine/pending_queue.h"
 
 #include <tuple>
@@ -68,7 +68,9 @@ void PendingQueue::Remove(WorkloadId workload) {
   }
 }
 
-WorkloadId PendingQueue::First() const { return order_.empty() ? WorkloadId{} : *order_.begin(); }
+WorkloadId PendingQueue::First() const {
+  return order_.empty() ? WorkloadId{} : *order_.begin();
+}
 
 WorkloadId PendingQueue::Candidate(bool strict) const {
   if (strict) {

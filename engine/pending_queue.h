@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The waiting workloads of one ClusterQueue. Order: higher priority, older queue time, uid, id.
-// Equal workloads (same pod sets) form a class: what one of them was told in a state is true for all,
-// so a class is tried once and then parked until something relevant changes. Everything here is
-// O(log n) except where said.
+// Equal workloads (same pod sets) form a class: what one of them was told in a state is true for
+// all, so a class is tried once and then parked until something relevant changes. Everything here
+// is O(log n) except where said.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +49,11 @@ struct WorkloadClass {
   WorkloadSet members;
   bool ready = true;  // to be tried
   bool tried = false;
-  Refusal refusal;              // of the last try
-  bool waits_for_nodes = false; // the refusal may change when nodes or pods do
-  Usage hold;                   // quota that a parked StrictFIFO head keeps others from borrowing
+  Refusal refusal;               // of the last try
+  bool waits_for_nodes = false;  // the refusal may change when nodes or pods do
+  Usage hold;                    // quota that a parked StrictFIFO head keeps others from borrowing
   int hold_level = 0;
-  uint64_t refused_at = 0;      // number of admissions at that time
+  uint64_t refused_at = 0;          // number of admissions at that time
   std::vector<size_t> next_flavor;  // where to go on within the running pass
   uint64_t told = 0;                // fingerprint that all members have been told
 };
@@ -85,8 +85,8 @@ class PendingQueue {
   [[nodiscard]] const WorkloadClass& Class(ClassId id) const { return *classes_.at(id.value); }
 
   void Park(ClassId id);
-  void ReadyAll();           // O(classes)
-  void ReadyNodeWaiters();   // O(classes waiting for nodes)
+  void ReadyAll();          // O(classes)
+  void ReadyNodeWaiters();  // O(classes waiting for nodes)
   [[nodiscard]] bool HasNodeWaiters() const { return !node_waiters_.empty(); }
 
   // Checks the bookkeeping; "" or what is wrong. O(n).
@@ -102,8 +102,8 @@ class PendingQueue {
   const OrderTable* keys_;
   WorkloadSet order_;
   std::map<uint32_t, std::unique_ptr<WorkloadClass>> classes_;
-  std::unordered_map<std::string, ClassId> by_key_;         // looked up, never iterated
-  std::unordered_map<uint32_t, ClassId> class_of_;          // looked up, never iterated
+  std::unordered_map<std::string, ClassId> by_key_;  // looked up, never iterated
+  std::unordered_map<uint32_t, ClassId> class_of_;   // looked up, never iterated
   std::set<ClassId, ByFirst> ready_;
   std::set<ClassId> node_waiters_;  // parked ones
   uint32_t next_class_ = 0;

@@ -21,7 +21,9 @@ Amount QuotaTree::Cell::Local() const {
   return limits.lending ? std::max(kZero, subtree - *limits.lending) : kZero;
 }
 
-Amount QuotaTree::Cell::LocalAvailable() const { return std::max(kZero, Local() - usage); }
+Amount QuotaTree::Cell::LocalAvailable() const {
+  return std::max(kZero, Local() - usage);
+}
 
 const QuotaTree::Cell& QuotaTree::Get(NodeId node, FlavorResourceId id) const {
   static const Cell kNone;
@@ -44,7 +46,9 @@ NodeId QuotaTree::AddNode() {
   return NodeId{static_cast<uint32_t>(nodes_.size() - 1)};
 }
 
-void QuotaTree::SetParent(NodeId child, NodeId parent) { nodes_[child.value].parent = parent; }
+void QuotaTree::SetParent(NodeId child, NodeId parent) {
+  nodes_[child.value].parent = parent;
+}
 
 void QuotaTree::SetLimits(NodeId node, FlavorResourceId id, const QuotaLimits& limits) {
   GetOrAdd(node, id).limits = limits;
@@ -128,13 +132,17 @@ std::optional<Amount> QuotaTree::BorrowingLimit(NodeId node, FlavorResourceId id
   return Get(node, id).limits.borrowing;
 }
 
-Amount QuotaTree::Usage(NodeId node, FlavorResourceId id) const { return Get(node, id).usage; }
+Amount QuotaTree::Usage(NodeId node, FlavorResourceId id) const {
+  return Get(node, id).usage;
+}
 
 Amount QuotaTree::SubtreeQuota(NodeId node, FlavorResourceId id) const {
   return Get(node, id).subtree;
 }
 
-Amount QuotaTree::LocalQuota(NodeId node, FlavorResourceId id) const { return Get(node, id).Local(); }
+Amount QuotaTree::LocalQuota(NodeId node, FlavorResourceId id) const {
+  return Get(node, id).Local();
+}
 
 Amount QuotaTree::RawAvailable(NodeId node, FlavorResourceId id) const {
   const Cell& cell = Get(node, id);

@@ -7,7 +7,7 @@
 //        root cohort            usage of a parent = sum over children of what they use beyond
 //        /        \             the part that they keep for themselves (LocalQuota)
 //    cohort a    queue c
-//     /    \                                                                                       .
+//     / \                                                                                       .
 //  queue a1 queue a2
 #pragma once
 
@@ -64,8 +64,8 @@ class QuotaTree {
   [[nodiscard]] Amount PotentialAvailable(NodeId node, FlavorResourceId id) const;
 
   struct Level {
-    int height = 0;            // of the lowest subtree that holds the amount; 0 = the queue itself
-    bool below_root = false;   // that subtree is not the whole tree
+    int height = 0;           // of the lowest subtree that holds the amount; 0 = the queue itself
+    bool below_root = false;  // that subtree is not the whole tree
   };
   [[nodiscard]] Level LowestSubtreeThatFits(NodeId queue, FlavorResourceId id, Amount amount) const;
 

@@ -24,7 +24,9 @@ QuotaLimits Limits(int64_t nominal, std::optional<int64_t> borrowing = {},
   return limits;
 }
 
-int64_t Int(Amount amount) { return static_cast<int64_t>(amount); }
+int64_t Int(Amount amount) {
+  return static_cast<int64_t>(amount);
+}
 
 // root(2) ── left(borrow 4, lend 5) ── a 10 (lend 6), b 0
 //         └─ right ── c 3 (borrow 1)
@@ -101,11 +103,11 @@ TEST(QuotaTreeTest, LevelsOfBorrowing) {
     bool below_root;
   };
   const Row rows[] = {
-      {t.a, 10, 0, true},  // own nominal
-      {t.a, 11, 2, false}, // 7 beyond what it keeps, left has 6
-      {t.b, 6, 1, true},   // left's 6
-      {t.b, 7, 2, false},  // needs the root
-      {t.c, 3, 0, true},  {t.c, 4, 2, false}, {t.b, 100, 2, false},
+      {t.a, 10, 0, true},   // own nominal
+      {t.a, 11, 2, false},  // 7 beyond what it keeps, left has 6
+      {t.b, 6, 1, true},    // left's 6
+      {t.b, 7, 2, false},   // needs the root
+      {t.c, 3, 0, true},   {t.c, 4, 2, false}, {t.b, 100, 2, false},
   };
   for (const Row& row : rows) {
     const QuotaTree::Level level = t.tree.LowestSubtreeThatFits(row.queue, kCpu, row.amount);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs engine/testdata/scenarios/*.scn: a cluster, queues and workloads in a compact notation, steps,
-// and what must come out. The notation is described in testdata/scenarios/README.md. SanityCheck runs
-// after every line.
-#include <gtest/gtest.h>
-
+// Runs engine/testdata/scenarios/*.scn: a cluster, queues and workloads in a compact notation,
+// steps, and what must come out. The notation is described in testdata/scenarios/README.md.
+// SanityCheck runs after every line.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +10,8 @@
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "engine/engine.h"
 
@@ -452,10 +452,11 @@ class Runner {
 
   template <typename Member>
   void CheckUsage(const Words& words, Member member) {
-    const QueueReport report = words[0].find('/') == std::string::npos
-                                   ? engine_->Report(words[0])
-                                   : engine_->ReportLocal({words[0].substr(0, words[0].find('/')),
-                                                           words[0].substr(words[0].find('/') + 1)});
+    const QueueReport report =
+        words[0].find('/') == std::string::npos
+            ? engine_->Report(words[0])
+            : engine_->ReportLocal({words[0].substr(0, words[0].find('/')),
+                                    words[0].substr(words[0].find('/') + 1)});
     for (const FlavorUsage& usage : report.usage) {
       if (usage.flavor == words[1] && usage.resource == words[2]) {
         EXPECT_EQ(member(usage), api::ToAmount(words[2], Number(words[3])));
@@ -565,8 +566,8 @@ class Runner {
 
 std::vector<std::string> ScenarioFiles() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           std::string(TUTTI_SOURCE_DIR) + "/engine/testdata/scenarios")) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(TUTTI_SOURCE_DIR) +
+                                                               "/engine/testdata/scenarios")) {
     if (entry.path().extension() == ".scn") {
       files.push_back(entry.path().string());
     }
@@ -577,17 +578,18 @@ std::vector<std::string> ScenarioFiles() {
 
 class ScenarioTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(ScenarioTest, EndsAsWritten) { Runner().Run(GetParam()); }
+TEST_P(ScenarioTest, EndsAsWritten) {
+  Runner().Run(GetParam());
+}
 
-INSTANTIATE_TEST_SUITE_P(Scenarios, ScenarioTest, testing::ValuesIn(ScenarioFiles()),
-                         [](const auto& parameter) {
-                           std::string name = std::filesystem::path(parameter.param).stem().string();
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; },
-                               '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Scenarios, ScenarioTest, testing::ValuesIn(ScenarioFiles()), [](const auto& parameter) {
+      std::string name = std::filesystem::path(parameter.param).stem().string();
+      std::replace_if(
+          name.begin(), name.end(),
+          [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace tutti::engine

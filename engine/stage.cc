@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See stage.h. Usage of the tree is a function of the leaves' sums, so undoing in any order is exact.
+// See stage.h. Usage of the tree is a function of the leaves' sums, so undoing in any order is
+// exact.
 #include "engine/stage.h"
 
 namespace tutti::engine {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Kubernetes API over a Transport: paths, paging, patch types, error bodies, discovery. Stateless
-// and thread-safe; callbacks arrive on I/O threads with the answer already parsed.
+// The Kubernetes API over a Transport: paths, paging, patch types, error bodies, discovery.
+// Stateless and thread-safe; callbacks arrive on I/O threads with the answer already parsed.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct ListOptions {
   std::string ns;  // "" = all namespaces
   std::string label_selector;
   std::string field_selector;
-  int limit = 500;               // 0 = no paging
+  int limit = 500;  // 0 = no paging
   std::string continue_token;
   std::string resource_version;  // "" = newest, "0" = any
 };

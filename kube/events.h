@@ -28,12 +28,12 @@ struct ObjectReference {
 
 struct EventOptions {
   std::string component = "tutti";
-  std::string instance;  // host or pod name
-  int burst = 25;                                        // per object
-  Duration refill = std::chrono::seconds(300);           // one more event per object
-  Duration coalesce = std::chrono::minutes(10);          // equal events within this share an object
-  Duration flush_interval = std::chrono::seconds(10);    // counts are written at most this often
-  size_t max_tracked = 4096;                             // objects and events remembered
+  std::string instance;                                // host or pod name
+  int burst = 25;                                      // per object
+  Duration refill = std::chrono::seconds(300);         // one more event per object
+  Duration coalesce = std::chrono::minutes(10);        // equal events within this share an object
+  Duration flush_interval = std::chrono::seconds(10);  // counts are written at most this often
+  size_t max_tracked = 4096;                           // objects and events remembered
 };
 
 class EventRecorder {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Carries out writes: in order per key with one in flight, keys side by side up to an adaptive cap,
-// with retries by class of error. Lives on the loop thread; outcomes are delivered there. Losing the
-// lease (Stop) drops everything that hasn't been sent.
+// with retries by class of error. Lives on the loop thread; outcomes are delivered there. Losing
+// the lease (Stop) drops everything that hasn't been sent.
 #pragma once
 
 #include <array>
@@ -24,12 +24,12 @@ namespace tutti::kube {
 
 struct WriteOutcome {
   uint64_t token = 0;
-  Result<Json> result;   // the object after the last request, or the error of the one that failed
+  Result<Json> result;  // the object after the last request, or the error of the one that failed
   std::vector<Json> answers;  // of the requests that succeeded, in order, the last one included
-  size_t done = 0;       // requests of the batch that succeeded; the rest was not sent
-  int attempts = 0;      // of all requests together
-  // AlreadyExists, Conflict or NotFound after an attempt whose outcome was unknown: that attempt may
-  // have been carried out.
+  size_t done = 0;            // requests of the batch that succeeded; the rest was not sent
+  int attempts = 0;           // of all requests together
+  // AlreadyExists, Conflict or NotFound after an attempt whose outcome was unknown: that attempt
+  // may have been carried out.
   bool maybe_ours = false;
 };
 
@@ -38,9 +38,9 @@ enum class WritePriority { kNormal, kBackground };  // background: at most a qua
 // One attempt, for metrics.
 struct WriteSample {
   api::Verb verb = api::Verb::kMergePatch;
-  std::string_view resource;     // plural
+  std::string_view resource;  // plural
   std::string_view subresource;
-  std::string_view code;         // "OK" or the name of the ErrorCode
+  std::string_view code;  // "OK" or the name of the ErrorCode
   Duration latency{};
 };
 
@@ -50,7 +50,7 @@ struct ExecutorOptions {
   Duration slow = std::chrono::seconds(2);  // an answer slower than this shrinks the cap
   Duration backoff_min = std::chrono::milliseconds(250);
   Duration backoff_max = std::chrono::seconds(15);
-  int max_attempts = 12;  // per request; then the error goes to the submitter
+  int max_attempts = 12;         // per request; then the error goes to the submitter
   size_t max_background = 1000;  // queued background batches; more end as kThrottled at once
 };
 
@@ -67,7 +67,8 @@ class Executor {
 
   // Batches of one key run one after the other; inside a batch the first error ends it.
   // Throttled, Unavailable and Timeout are retried with back-off; everything else is returned at
-  // once. While stopped the outcome is kCancelled. `done` may be empty and never runs inside Submit.
+  // once. While stopped the outcome is kCancelled. `done` may be empty and never runs inside
+  // Submit.
   void Submit(std::string key, std::vector<api::WriteRequest> batch, uint64_t token, DoneFn done,
               WritePriority priority = WritePriority::kNormal);
 
@@ -82,7 +83,7 @@ class Executor {
   void DrainAll(std::function<void()> done);
 
   [[nodiscard]] bool Busy(const std::string& key) const;
-  [[nodiscard]] size_t Queued() const;    // batches, not counting those in flight
+  [[nodiscard]] size_t Queued() const;  // batches, not counting those in flight
   [[nodiscard]] int InFlight() const;
   [[nodiscard]] int Cap() const;          // now
   [[nodiscard]] uint64_t Writes() const;  // attempts so far

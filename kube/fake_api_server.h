@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An API server in memory for tests and the simulator: same requests, same errors, same watch events
-// as far as controllers can tell (versions, uids, generations, finalizers, patches, server-side
-// apply with ownership, status subresource, 404/409/410/422). Deterministic, one thread, no I/O.
+// An API server in memory for tests and the simulator: same requests, same errors, same watch
+// events as far as controllers can tell (versions, uids, generations, finalizers, patches,
+// server-side apply with ownership, status subresource, 404/409/410/422). Deterministic, one
+// thread, no I/O.
 #pragma once
 
 #include <cstdint>

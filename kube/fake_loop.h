@@ -15,7 +15,9 @@ class FakeLoop final : public Loop {
  public:
   explicit FakeLoop(Time now = Time{std::chrono::hours(24 * 365 * 56)}) : now_(now) {}
   void Post(std::function<void()> fn) override { queue_.push_back(std::move(fn)); }
-  void PostAt(Time when, std::function<void()> fn) override { timers_.emplace(when, std::move(fn)); }
+  void PostAt(Time when, std::function<void()> fn) override {
+    timers_.emplace(when, std::move(fn));
+  }
   [[nodiscard]] Time Now() const override { return now_; }
 
   // Runs what is posted, and what that posts, without letting time pass.

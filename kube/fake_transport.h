@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Transport whose other end is a FakeApiServer: the real client, watchers and executor run against
-// it without sockets. Answers are posted to a Loop, so nothing happens inside the calls. One thread.
+// A Transport whose other end is a FakeApiServer: the real client, watchers and executor run
+// against it without sockets. Answers are posted to a Loop, so nothing happens inside the calls.
+// One thread.
 #pragma once
 
 #include <cstdint>

@@ -83,6 +83,7 @@ class Program {
     CheckExecutor();
     CheckFlood();
     CheckLease();
+    CheckEvents();
     CheckDeadline();
     Wait([&](JsonCallback done) {
       client_->Do({api::Verb::kDelete, kNamespaces, {"", ns_}, "", "", Json()}, std::move(done));
@@ -319,6 +320,27 @@ class Program {
     Expect(lease && (*lease)["spec"]["holderIdentity"].AsString().empty() &&
                (*lease)["spec"]["leaseTransitions"].AsInt() >= 1,
            "the lease is empty and counted its changes");
+  }
+
+  void CheckEvents() {
+    std::vector<api::WriteRequest> requests;
+    EventRecorder recorder({}, [&](const std::string&, api::WriteRequest request) {
+      requests.push_back(std::move(request));
+    });
+    const ObjectReference object{"v1", "ConfigMap", ns_, "a", "", ""};
+    const Time now = loop_.Now();
+    recorder.Record(object, "Normal", "Tested", "seen once", now);
+    recorder.Record(object, "Normal", "Tested", "seen once", now + std::chrono::seconds(11));
+    Result<Json> last = Json();
+    for (const api::WriteRequest& request : requests) {
+      last = Do(request);
+      if (!last) {
+        break;
+      }
+    }
+    Expect(
+        requests.size() == 2 && last && (*last)["count"].AsInt() == 2,
+        "an event is written and counted" + (last ? std::string() : ": " + last.error().message));
   }
 
   void CheckDeadline() {

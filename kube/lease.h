@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leader election over a coordination.k8s.io/v1 Lease: a pure machine (LeaseMachine) and the driver
-// that runs it (LeaderElector). Times of other holders are never compared with our clock: a lease is
-// free when it hasn't changed for its own duration by our observation. Our own term ends
+// that runs it (LeaderElector). Times of other holders are never compared with our clock: a lease
+// is free when it hasn't changed for its own duration by our observation. Our own term ends
 // renew_deadline after the START of the last successful renewal, whatever the network does.
 #pragma once
 
@@ -39,7 +39,7 @@ class LeaseMachine {
     enum class Do { kGet, kWrite, kWait, kStopped };
     Do what = Do::kWait;
     api::WriteRequest write;  // kWrite: create or update with resourceVersion
-    Time until = kNoTime;     // kWait: call OnTimer then (also while a request is open, see Deadline)
+    Time until = kNoTime;  // kWait: call OnTimer then (also while a request is open, see Deadline)
   };
 
   explicit LeaseMachine(LeaseOptions options);
@@ -53,7 +53,7 @@ class LeaseMachine {
 
   // True until the deadline of the current term, which passes by itself.
   [[nodiscard]] bool IsLeader(Time now) const { return leading_ && now < deadline_; }
-  [[nodiscard]] Time Deadline() const { return deadline_; }  // of the current term
+  [[nodiscard]] Time Deadline() const { return deadline_; }            // of the current term
   [[nodiscard]] const std::string& Holder() const { return holder_; }  // as last seen; "" = free
   [[nodiscard]] int64_t Transitions() const { return transitions_; }
 

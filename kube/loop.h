@@ -37,8 +37,8 @@ class ThreadLoop final : public Loop {
   void PostAt(Time when, std::function<void()> fn) override;
   [[nodiscard]] Time Now() const override;
 
-  void Run();                  // until Stop; what was posted before Stop still runs
-  void Stop();                 // from any thread
+  void Run();                         // until Stop; what was posted before Stop still runs
+  void Stop();                        // from any thread
   [[nodiscard]] bool OnLoop() const;  // true on the thread that is inside Run
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // List and watch of one collection as an explicit state machine: inputs are what arrived and `now`,
 // outputs are events and what to do next. No thread, no clock, no I/O; lives on the loop thread.
-// States: listing (paged, or streamed where the server can) -> watching -> (410: listing again, with
-// a diff against what was known, so that objects deleted meanwhile are reported).
+// States: listing (paged, or streamed where the server can) -> watching -> (410: listing again,
+// with a diff against what was known, so that objects deleted meanwhile are reported).
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,9 @@ struct UntypedWatchEvent {
 struct WatchLimits {
   int page_size = 500;
   bool try_streaming_list = true;
-  Duration min_watch = std::chrono::minutes(5);   // timeoutSeconds is drawn between the two
+  Duration min_watch = std::chrono::minutes(5);  // timeoutSeconds is drawn between the two
   Duration max_watch = std::chrono::minutes(10);
-  Duration idle = std::chrono::minutes(3);        // bookmarks come about once a minute
+  Duration idle = std::chrono::minutes(3);  // bookmarks come about once a minute
   Duration backoff_min = std::chrono::milliseconds(800);
   Duration backoff_max = std::chrono::seconds(30);
   uint64_t seed = 1;
@@ -113,7 +113,7 @@ class WatchMachine {
 
   WatchLimits limits_;
   State state_ = State::kIdle;
-  bool relist_ = true;  // the next attempt starts with a list
+  bool relist_ = true;    // the next attempt starts with a list
   bool expired_ = false;  // a 410 since the last complete list
   bool streaming_;        // ask for streaming lists
   bool synced_ = false;

@@ -73,7 +73,8 @@ std::unique_ptr<Watch> WatchTyped(Client& client, Loop& loop, api::Resource reso
       });
 }
 
-// Decoding of what arrives; used by the driver and by tests. A line that isn't JSON is an error item.
+// Decoding of what arrives; used by the driver and by tests. A line that isn't JSON is an error
+// item.
 WatchItem DecodeWatchLine(std::string_view line, const DecodeFn& decode);
 WatchItem DecodeListItem(const Json& object, const DecodeFn& decode);
 
