@@ -2,6 +2,7 @@
 #include "net/server.h"
 
 #include <condition_variable>
+#include <csignal>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -417,6 +418,7 @@ Pki MakePki(const std::string& name) {
 class TlsClient {
  public:
   TlsClient(uint16_t port, const std::string& ca_pem, int max_version = 0) : raw_(port) {
+    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes with write()
     context_ = SSL_CTX_new(TLS_client_method());
     BIO* bio = BIO_new_mem_buf(ca_pem.data(), static_cast<int>(ca_pem.size()));
     X509* ca = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);

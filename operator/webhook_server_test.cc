@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/webhook_server.h"
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +25,7 @@ namespace {
 // POSTs over TLS, trusting only `ca_pem`; "" when the connection is refused.
 std::string Post(uint16_t port, const std::string& ca_pem, const std::string& path,
                  const std::string& body) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes with write()
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
