@@ -12,6 +12,16 @@ net::Handler CheckHandler(std::function<std::string()> check) {
   };
 }
 
+// Probes and scrapes only: nobody sends bodies, and few connect.
+net::ServerOptions SmallServer(const Address& address) {
+  net::ServerOptions options;
+  options.host = address.host;
+  options.port = address.port;
+  options.max_body = 64 * 1024;
+  options.max_connections = 128;
+  return options;
+}
+
 }  // namespace
 
 net::Handler MetricsHandler(Metrics* metrics, std::function<void()> refresh) {
@@ -33,16 +43,21 @@ Result<std::unique_ptr<HealthServer>> HealthServer::Start(const Address& address
   router.Handle("GET", "/" + names.liveness_name, CheckHandler(std::move(checks.alive)));
   router.Handle("GET", "/" + names.readiness_name, CheckHandler(std::move(checks.ready)));
   router.Handle("GET", "/metrics", MetricsHandler(metrics, std::move(refresh)));
-  net::ServerOptions options;
-  options.host = address.host;
-  options.port = address.port;
-  options.max_body = 64 * 1024;
-  options.max_connections = 128;
-  auto server = net::Server::Start(options, std::move(router));
+  auto server = net::Server::Start(SmallServer(address), std::move(router));
   if (!server) {
     return Fail(server.error().With("health.healthProbeBindAddress"));
   }
   return std::unique_ptr<HealthServer>(new HealthServer(std::move(*server)));
+}
+
+Result<std::unique_ptr<net::Server>> StartMetricsServer(const Address& address, Metrics* metrics) {
+  net::Router router;
+  router.Handle("GET", "/metrics", MetricsHandler(metrics, {}));
+  auto server = net::Server::Start(SmallServer(address), std::move(router));
+  if (!server) {
+    return Fail(server.error().With("metrics.bindAddress"));
+  }
+  return server;
 }
 
 }  // namespace tutti

@@ -35,6 +35,9 @@ class HealthServer {
   std::unique_ptr<net::Server> server_;
 };
 
+// GET /metrics alone, plain, on metrics.bindAddress (metricsPlain: true).
+Result<std::unique_ptr<net::Server>> StartMetricsServer(const Address& address, Metrics* metrics);
+
 // GET /metrics for any server of ours.
 net::Handler MetricsHandler(Metrics* metrics, std::function<void()> refresh);
 

@@ -135,6 +135,13 @@ class Manager::Impl {
               {.ready = [this] { return ready_ ? webhooks_->NotReady() : "caches are not synced"; },
                .alive = [] { return std::string(); }}));
     }
+    if (options_.config.metrics_plain && options_.config.metrics.bind.has_value()) {
+      TRY_ASSIGN(metrics_server_, StartMetricsServer(*options_.config.metrics.bind, &metrics_));
+    } else if (options_.config.metrics.bind.has_value()) {
+      log::Warn("metrics.bindAddress is not served",
+                {{"why", "HTTPS with token authentication is not in this version"},
+                 {"instead", "/metrics on health.healthProbeBindAddress, or metricsPlain: true"}});
+    }
     log::Info("starting", {{"mode", ModeName(options_.config.mode)},
                            {"namespace", options_.config.ns},
                            {"server", access.server},
@@ -146,6 +153,7 @@ class Manager::Impl {
     loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
     loop_.Run();
     health_.reset();
+    metrics_server_.reset();
     watches_.clear();
     webhooks_.reset();
     transport_->Close();
@@ -282,6 +290,17 @@ class Manager::Impl {
     }
     watches_started_ = true;
     MaybeReady();
+    loop_.PostAt(loop_.Now() + options_.config.cache_sync_timeout, [this] {
+      if (!ready_ && !stopping_) {
+        Exit(Error{ErrorCode::kTimeout,
+                   "caches were not synced within controller.cacheSyncTimeout (" +
+                       FormatDuration(options_.config.cache_sync_timeout) +
+                       "): " + std::to_string(watches_synced_) + " of " +
+                       std::to_string(watches_expected_) + " kinds are",
+                   0,
+                   {}});
+      }
+    });
   }
 
   void OnWatchSynced(const std::string& kind) {
@@ -623,6 +642,7 @@ class Manager::Impl {
   std::unique_ptr<storage::Ledger> ledger_;
   storage::LedgerStats ledger_seen_;
   std::unique_ptr<HealthServer> health_;
+  std::unique_ptr<net::Server> metrics_server_;
   std::vector<std::unique_ptr<kube::Watch>> watches_;
   std::optional<reconciler::Core> core_;
   std::optional<WebhookController> webhooks_;
