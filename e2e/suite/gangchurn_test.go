@@ -69,15 +69,18 @@ func churn(t *testing.T, gatesOff bool, teams []trace.Team, jobs []trace.Job) {
 	// The load and the trouble, at their own pace; what they do is checked by the watchers.
 	begin := time.Now()
 	trouble := newTrouble(c, observer, 20260801)
-	stopped := make(chan error, 1)
+	stopped := make(chan struct{})
 	troubleCtx, stopTrouble := context.WithCancel(ctx)
 	defer stopTrouble()
-	go func() { stopped <- trouble.run(troubleCtx, 1200*time.Millisecond) }()
+	go func() {
+		defer close(stopped)
+		trouble.run(troubleCtx, 1200*time.Millisecond)
+	}()
 	for _, j := range jobs {
 		select {
 		case <-time.After(time.Until(begin.Add(j.At))):
-		case err := <-stopped:
-			t.Fatalf("making trouble: %v", err)
+		case <-ctx.Done():
+			t.Fatal(ctx.Err())
 		}
 		if _, err := c.Kube.BatchV1().Jobs(j.Team).Create(ctx, loadJob(j), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -85,8 +88,9 @@ func churn(t *testing.T, gatesOff bool, teams []trace.Team, jobs []trace.Job) {
 	}
 	submitted := time.Since(begin)
 	stopTrouble()
-	if err := <-stopped; err != nil {
-		t.Fatalf("making trouble: %v", err)
+	<-stopped
+	if trouble.counts["pods deleted"] == 0 || trouble.counts["pods failed"] == 0 || trouble.counts["nodes cordoned"] == 0 {
+		t.Errorf("too little trouble: %s", trouble)
 	}
 	if err := trouble.end(ctx); err != nil {
 		t.Fatal(err)
@@ -218,6 +222,7 @@ type trouble struct {
 	cordoned []string
 	deleted  bool
 	counts   map[string]int
+	last     error
 }
 
 func newTrouble(c *cluster.Cluster, observer *observe.Observer, seed uint64) *trouble {
@@ -226,23 +231,29 @@ func newTrouble(c *cluster.Cluster, observer *observe.Observer, seed uint64) *tr
 
 func (m *trouble) String() string {
 	var parts []string
-	for _, what := range []string{"pods deleted", "pods failed", "nodes cordoned", "nodes added", "nodes deleted"} {
+	for _, what := range []string{"pods deleted", "pods failed", "nodes cordoned", "nodes added", "nodes deleted", "requests failed"} {
 		parts = append(parts, fmt.Sprintf("%d %s", m.counts[what], what))
 	}
-	return strings.Join(parts, ", ")
+	text := strings.Join(parts, ", ")
+	if m.last != nil {
+		text += fmt.Sprintf(" (last: %v)", m.last)
+	}
+	return text
 }
 
-func (m *trouble) run(ctx context.Context, pace time.Duration) error {
+func (m *trouble) run(ctx context.Context, pace time.Duration) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for step := 0; ; step++ {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
+		// A request that fails (a busy API server) is trouble left out; what was done is counted.
 		if err := m.act(ctx, step); err != nil && ctx.Err() == nil {
-			return err
+			m.counts["requests failed"]++
+			m.last = err
 		}
 	}
 }
