@@ -81,6 +81,7 @@ enum class Verdict : uint8_t {
 // only until the pool changes.
 class NodeFilter {
  public:
+  // All four must outlive the filter.
   NodeFilter(const FactPool& pool, const api::PodShape& shape, const api::StringMap& more_selector,
              const std::vector<api::Toleration>& more_tolerations);
 

@@ -160,7 +160,12 @@ TEST_F(NodeFilterTest, TheOrderOfTaintsAndSharedValuesDoNotMixNodesUp) {
   const NodeFacts b = pool_.Acquire(MakeNode("b", {}, {}, {Taint{"kv", "", "NoSchedule"}}));
   PodShape shape;
   shape.tolerations = {Toleration{"kv", "Exists", "", "", {}}};
-  const NodeFilter filter(pool_, shape, {}, {});
+  EXPECT_EQ(NodeFilter(pool_, shape, {}, {}).Check(a), Verdict::kTainted);
+  EXPECT_EQ(NodeFilter(pool_, shape, {}, {}).Check(b), Verdict::kAdmits);
+  // One filter asked about both, as the search does it.
+  const api::StringMap no_selector;
+  const std::vector<Toleration> no_tolerations;
+  const NodeFilter filter(pool_, shape, no_selector, no_tolerations);
   EXPECT_EQ(filter.Check(a), Verdict::kTainted);
   EXPECT_EQ(filter.Check(b), Verdict::kAdmits);
 }
