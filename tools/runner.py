@@ -76,6 +76,9 @@ def run_gtest(name, command, logdir):
         except subprocess.TimeoutExpired:
             out.write(f"\nstopped after {GTEST_TIMEOUT_SECONDS} s\n")
             rc = -1
+        except OSError as error:
+            out.write(f"can't be started: {error}\n")
+            rc = 127
     seconds = time.monotonic() - start
     passed, skipped, failed = 0, 0, []
     try:
