@@ -271,6 +271,8 @@ class Manager::Impl {
                              &Core::OnClusterQueue);
     Watch<api::LocalQueue>(ResourceOf(Kind::kLocalQueue), &api::LocalQueueFromJson,
                            &Core::OnLocalQueue);
+    Watch<api::AdmissionCheck>(ResourceOf(Kind::kAdmissionCheck), &api::AdmissionCheckFromJson,
+                               &Core::OnAdmissionCheck);
     Watch<api::WorkloadPriorityClass>(ResourceOf(Kind::kWorkloadPriorityClass),
                                       &api::WorkloadPriorityClassFromJson,
                                       &Core::OnWorkloadPriorityClass);

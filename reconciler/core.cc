@@ -178,6 +178,9 @@ void Core::AbsorbObject(const Json& object) {
            [&](auto ptr) { OnClusterQueue(std::move(ptr), false); });
   } else if (kind == "LocalQueue") {
     absorb(api::LocalQueueFromJson(object), [&](auto ptr) { OnLocalQueue(std::move(ptr), false); });
+  } else if (kind == "AdmissionCheck") {
+    absorb(api::AdmissionCheckFromJson(object),
+           [&](auto ptr) { OnAdmissionCheck(std::move(ptr), false); });
   } else if (kind == "ResourceFlavor") {
     absorb(api::ResourceFlavorFromJson(object), [&](auto ptr) { OnFlavor(std::move(ptr), false); });
   }

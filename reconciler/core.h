@@ -108,6 +108,7 @@ class Core {
   void OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool deleted);
   void OnCohort(std::shared_ptr<const api::Cohort> cohort, bool deleted);
   void OnFlavor(std::shared_ptr<const api::ResourceFlavor> flavor, bool deleted);
+  void OnAdmissionCheck(std::shared_ptr<const api::AdmissionCheck> check, bool deleted);
   void OnWorkloadPriorityClass(std::shared_ptr<const api::WorkloadPriorityClass> priority,
                                bool deleted);
   // All kinds have been listed once: from now on absence means something.
@@ -213,6 +214,7 @@ class Core {
   void ReconcileClusterQueue(const api::ObjectKey& key);
   void ReconcileLocalQueue(const api::ObjectKey& key);
   void ReconcileFlavor(const api::ObjectKey& key);
+  void ReconcileAdmissionCheck(const api::ObjectKey& key);
   void EmitQueueWrite(const std::string& order_key, api::WriteRequest write);
   void FinalizerWrite(const std::string& order_key, api::Kind kind, const api::ObjectMeta& meta,
                       bool wanted);

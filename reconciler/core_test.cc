@@ -215,6 +215,23 @@ TEST(CoreTest, DrainedQueueTakesJobsBackAndStartsThemAgainLater) {
   EXPECT_TRUE(cluster.RunUntilDone(30s));
 }
 
+TEST(CoreTest, AdmissionCheckWithoutAControllerSaysSo) {
+  World world;
+  Cluster& cluster = world.cluster;
+  const api::Resource checks = api::ResourceOf(api::Kind::kAdmissionCheck);
+  for (const auto& [name, controller] : {std::pair("ours", "kueue.x-k8s.io/provisioning-request"),
+                                         {"theirs", "example.org/budget"}}) {
+    ASSERT_TRUE(cluster.server().Create(
+        checks, Json::Obj({{"metadata", Json::Obj({{"name", name}})},
+                           {"spec", Json::Obj({{"controllerName", controller}})}})));
+  }
+  cluster.Run(3s);
+  const Json ours = *cluster.server().Get(checks, {"", "ours"});
+  EXPECT_EQ(cluster.Condition(ours, "Active"), "False");
+  EXPECT_EQ(cluster.Condition(ours, "Active", "reason"), "ControllerNotFound");
+  EXPECT_TRUE((*cluster.server().Get(checks, {"", "theirs"}))["status"].IsNull());
+}
+
 TEST(CoreTest, NothingIsWrittenTwiceWhenNothingChanges) {
   World world;
   Cluster& cluster = world.cluster;

@@ -218,6 +218,13 @@ void Core::OnPriorityClass(std::shared_ptr<const api::PriorityClass> priority, b
   }
 }
 
+void Core::OnAdmissionCheck(std::shared_ptr<const api::AdmissionCheck> check, bool deleted) {
+  if ((deleted ? world_.admission_checks.Remove(*check) : world_.admission_checks.Upsert(check))
+          .applied) {
+    dirty_queues_.insert("AdmissionCheck/" + check->meta.name);
+  }
+}
+
 void Core::OnWorkloadPriorityClass(std::shared_ptr<const api::WorkloadPriorityClass> priority,
                                    bool deleted) {
   if ((deleted ? world_.workload_priorities.Remove(*priority)

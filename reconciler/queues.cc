@@ -117,6 +117,8 @@ void Core::ReconcileQueues() {
     } else if (kind == "LocalQueue") {
       const auto slash = rest.find('/');
       ReconcileLocalQueue({rest.substr(0, slash), rest.substr(slash + 1)});
+    } else if (kind == "AdmissionCheck") {
+      ReconcileAdmissionCheck({"", rest});
     } else {
       ReconcileFlavor({"", rest});
     }
@@ -274,6 +276,32 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
   status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/false));
   if (!SameStatus(queue->status_json, status)) {
     EmitQueueWrite(order_key, StatusApply(api::Kind::kLocalQueue, queue->meta, std::move(status)));
+  }
+}
+
+// Checks of a controller that Kueue brings along and this version does not have are accepted and
+// say so. Other controllers keep the condition of their checks themselves.
+void Core::ReconcileAdmissionCheck(const api::ObjectKey& key) {
+  const std::string order_key = "AdmissionCheck/" + key.name;
+  const auto check = world_.admission_checks.Find(key);
+  if (check == nullptr) {
+    queue_states_.erase(order_key);
+    return;
+  }
+  if (!check->controller.starts_with(std::string(names::kKueueGroup) + "/")) {
+    return;
+  }
+  api::Conditions conditions = check->conditions;
+  api::Condition active;
+  active.type = "Active";
+  active.status = "False";
+  active.reason = "ControllerNotFound";
+  active.message = "spec.controllerName: no controller for " + check->controller +
+                   " in this version; a ClusterQueue that names this check admits nothing";
+  active.observed_generation = check->meta.generation;
+  if (api::SetCondition(conditions, std::move(active), now_)) {
+    EmitQueueWrite(order_key, StatusApply(api::Kind::kAdmissionCheck, check->meta,
+                                          Json::Obj({{"conditions", api::ToJson(conditions)}})));
   }
 }
 

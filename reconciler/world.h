@@ -26,6 +26,7 @@ struct World {
   Store<api::LocalQueue> local_queues;
   Store<api::Cohort> cohorts;
   Store<api::ResourceFlavor> flavors;
+  Store<api::AdmissionCheck> admission_checks;
   Store<api::WorkloadPriorityClass> workload_priorities;
   Store<api::PriorityClass> priorities;
   Store<api::Namespace> namespaces;

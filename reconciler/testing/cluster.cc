@@ -481,6 +481,8 @@ void Cluster::Feed(const kube::FakeApiServer::Event& event) {
     give(api::LocalQueueFromJson(object), &Core::OnLocalQueue);
   } else if (kind == "ResourceFlavor") {
     give(api::ResourceFlavorFromJson(object), &Core::OnFlavor);
+  } else if (kind == "AdmissionCheck") {
+    give(api::AdmissionCheckFromJson(object), &Core::OnAdmissionCheck);
   } else if (kind == "WorkloadPriorityClass") {
     give(api::WorkloadPriorityClassFromJson(object), &Core::OnWorkloadPriorityClass);
   }
