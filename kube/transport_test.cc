@@ -187,9 +187,9 @@ struct StreamLog {
 };
 
 TEST(TransportTest, SendsMethodBodyAndCredentialsAndReturnsTheAnswer) {
-  std::string seen;
+  std::promise<std::string> head_seen;
   Server server([&](const std::string& head, int socket) {
-    seen = head;
+    head_seen.set_value(head);
     Reply(socket, 429, "busy", "Retry-After: 3\r\n");
   });
   ClusterAccess access;
@@ -204,6 +204,7 @@ TEST(TransportTest, SendsMethodBodyAndCredentialsAndReturnsTheAnswer) {
   EXPECT_EQ(answer->status, 429);
   EXPECT_EQ(answer->body, "busy");
   EXPECT_EQ(answer->retry_after, 3s);
+  const std::string seen = head_seen.get_future().get();
   EXPECT_EQ(seen.rfind("PATCH /prefix/api/v1/x?a=b%20c HTTP/1.1", 0), 0U) << seen;
   EXPECT_NE(seen.find("Authorization:Bearer secret"), std::string::npos) << seen;
   EXPECT_NE(seen.find("Content-Type:application/merge-patch+json"), std::string::npos) << seen;
@@ -294,6 +295,7 @@ TEST(TransportTest, OnlySoManyRequestsAreInFlight) {
   }
   all.get_future().wait();
   EXPECT_EQ(good, 20);
+  const std::lock_guard lock(mutex);
   EXPECT_EQ(most, 3);
 }
 
