@@ -3,6 +3,7 @@
 """Runs test programs for test.sh and keeps the counts.
 
   runner.py RESULTS check NAME LOG -- COMMAND…    one command is one test: exit 0 passes
+  runner.py RESULTS failed NAME LOG               something that failed already, e.g. a build
   runner.py RESULTS gtest BUILD LOGDIR            every GoogleTest program that ctest knows
   runner.py RESULTS counted SUITE LOG -- COMMAND… a runner of its own, which lists failed tests as
                                                   "failed: NAME" or "FAIL  NAME" and ends with
@@ -176,6 +177,9 @@ def main(argv):
         rest, command = rest[:split], rest[split + 1:]
     if what == "check":
         ok = run_check(results, rest[0], rest[1], command)
+    elif what == "failed":
+        record(results, rest[0], 0, [(rest[0], rest[1])], 0, 0)
+        ok = False
     elif what == "gtest":
         ok = run_all_gtests(results, rest[0], rest[1])
     elif what == "counted":
