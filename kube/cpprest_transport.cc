@@ -597,7 +597,8 @@ class Core : public std::enable_shared_from_this<Core> {
       if (deadlines_.empty()) {
         wake_.wait(lock);
       } else {
-        wake_.wait_until(lock, deadlines_.begin()->first);
+        const SteadyTime next = deadlines_.begin()->first;  // a copy: the entry may go meanwhile
+        wake_.wait_until(lock, next);
       }
     }
   }
