@@ -426,9 +426,22 @@ func phillySample(t *testing.T, teams []trace.Team, count int, window time.Durat
 	// A stretch from the middle, so that arrivals keep their bursts.
 	rows = rows[len(rows)/2-count/2:][:count]
 	first, whole := rows[0].at, rows[count-1].at.Sub(rows[0].at)
-	// The longest hundredth is cut off at the run time that is scaled to 60 s.
-	sorted := slices.SortedFunc(slices.Values(rows), func(a, b row) int { return int(a.seconds - b.seconds) })
-	longest := sorted[count*99/100].seconds
+	// One factor for all run times, such that the cluster is asked for a little more than it has in the
+	// window; the longest are cut off at two minutes.
+	const most, load, gpusInCluster = 120.0, 1.2, 320
+	scaled := func(seconds, factor float64) float64 { return min(max(seconds*factor, 0.2), most) }
+	low, high := 0.0, 1.0
+	for range 60 {
+		factor, work := (low+high)/2, 0.0
+		for _, r := range rows {
+			work += scaled(r.seconds, factor) * float64(r.gpus)
+		}
+		if work < load*gpusInCluster*window.Seconds() {
+			low = factor
+		} else {
+			high = factor
+		}
+	}
 	var jobs []trace.Job
 	for i, r := range rows {
 		team := teams[i%len(teams)]
@@ -440,7 +453,7 @@ func phillySample(t *testing.T, teams []trace.Team, count int, window time.Durat
 		jobs = append(jobs, trace.Job{
 			Team: team.Name, Name: fmt.Sprintf("philly-%04d-%dx%d", i, pods, gpus), Pods: pods, GPUs: gpus,
 			At:       time.Duration(float64(r.at.Sub(first)) / float64(whole) * float64(window)),
-			Duration: max(200*time.Millisecond, time.Duration(min(r.seconds, longest)/longest*60*float64(time.Second)).Truncate(time.Millisecond)),
+			Duration: time.Duration(scaled(r.seconds, low) * float64(time.Second)).Truncate(time.Millisecond),
 		})
 	}
 	return jobs
