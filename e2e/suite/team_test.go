@@ -176,7 +176,8 @@ func deleteJob(t *testing.T, c *cluster.Cluster, name string) {
 	}
 }
 
-// jobLog follows the Jobs of a namespace and remembers when each was first seen released and done.
+// jobLog follows the Jobs of a namespace and remembers when each was first seen released and when its
+// last pod had ended.
 type jobLog struct {
 	mutex    sync.Mutex
 	changed  chan struct{}
@@ -205,7 +206,9 @@ func followJobs(t *testing.T, c *cluster.Cluster, namespace string) *jobLog {
 				log.released[j.Name] = now
 				log.order = append(log.order, j.Name)
 			}
-			if _, seen := log.done[j.Name]; !seen && finished(j) {
+			// Quota is free when no pod is left to run, which is a moment before the Job says Complete.
+			ended := finished(j) || j.Spec.Completions != nil && j.Status.Succeeded >= *j.Spec.Completions
+			if _, seen := log.done[j.Name]; !seen && ended {
 				log.done[j.Name] = now
 			}
 			close(log.changed)
