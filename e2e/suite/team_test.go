@@ -207,7 +207,11 @@ func followJobs(t *testing.T, c *cluster.Cluster, namespace string) *jobLog {
 				log.order = append(log.order, j.Name)
 			}
 			// Quota is free when no pod is left to run, which is a moment before the Job says Complete.
-			ended := finished(j) || j.Spec.Completions != nil && j.Status.Succeeded >= *j.Spec.Completions
+			succeeded := int(j.Status.Succeeded)
+			if uncounted := j.Status.UncountedTerminatedPods; uncounted != nil {
+				succeeded += len(uncounted.Succeeded)
+			}
+			ended := finished(j) || j.Spec.Completions != nil && succeeded >= int(*j.Spec.Completions)
 			if _, seen := log.done[j.Name]; !seen && ended {
 				log.done[j.Name] = now
 			}
