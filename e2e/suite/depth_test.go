@@ -7,7 +7,6 @@ package suite
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,7 @@ import (
 func TestDeepQueue(t *testing.T) {
 	ctx := t.Context()
 	depth := 300
-	if os.Getenv("TUTTI_E2E_LONG") != "" {
+	if long() {
 		depth = 10_000
 	}
 	c := cluster.ForTest(t, cluster.Options{})

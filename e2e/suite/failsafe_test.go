@@ -7,7 +7,6 @@ package suite
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +46,7 @@ func TestFailSafe(t *testing.T) { runFailSafe(t, false) }
 
 func runFailSafe(t *testing.T, gatesOff bool) {
 	duration, rate := 60*time.Second, 10
-	if os.Getenv("TUTTI_E2E_LONG") != "" {
+	if long() {
 		duration, rate = 10*time.Minute, 20
 	}
 	ctx := t.Context()

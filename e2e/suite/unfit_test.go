@@ -6,6 +6,7 @@ package suite
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,28 +15,8 @@ import (
 	"tutti.dev/e2e/cluster"
 )
 
-const roomyTeam = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: default}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: team}
-spec:
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources:
-      - {name: cpu, nominalQuota: 1000}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: lq, namespace: team}
-spec: {clusterQueue: team}
-`
+// roomyTeam is oneTeam with quota that never runs out.
+var roomyTeam = strings.Replace(oneTeam, "nominalQuota: 4", "nominalQuota: 1000", 1)
 
 func TestUnfitHeld(t *testing.T) { runUnfitHeld(t, false) }
 
