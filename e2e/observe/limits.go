@@ -7,6 +7,9 @@
 package observe
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +24,7 @@ type Worst struct {
 	Used     resource.Quantity
 	Max      resource.Quantity
 	At       time.Time
+	Holders  []string // beyond the limit, in the reading by jobs: what each released job counted for
 }
 
 // Excess is how much was used beyond the maximum; zero or less if never.
@@ -75,11 +79,33 @@ func (o *Observer) checkLimits(now time.Time) {
 				used := o.usage(limit, name, reading)
 				key := reading + " " + string(name)
 				if before, found := limit.worst[key]; !found || used.Cmp(before.Used) > 0 {
-					limit.worst[key] = Worst{Limit: limit.Name, Resource: name, Reading: reading, Used: used, Max: most, At: now}
+					worst := Worst{Limit: limit.Name, Resource: name, Reading: reading, Used: used, Max: most, At: now}
+					if reading == "jobs" && used.Cmp(most) > 0 {
+						worst.Holders = o.holders(limit, name)
+					}
+					limit.worst[key] = worst
 				}
 			}
 		}
 	}
+}
+
+// holders says who makes up a reading by jobs.
+func (o *Observer) holders(limit *limitState, name corev1.ResourceName) []string {
+	var out []string
+	for _, job := range o.holding {
+		if limit.covers(job.queue, job.selector) {
+			var released []string
+			for _, at := range job.released {
+				released = append(released, at.Format("15:04:05.000"))
+			}
+			amount := times(job.perPod, name, job.remaining)
+			out = append(out, fmt.Sprintf("%s/%s %s, %d of %d pods left, version %s, released %s", job.namespace, job.name,
+				quantity(amount), job.remaining, job.size, job.version, strings.Join(released, " ")))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (o *Observer) usage(limit *limitState, name corev1.ResourceName, reading string) resource.Quantity {

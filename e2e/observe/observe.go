@@ -97,7 +97,7 @@ type jobState struct {
 	finished   time.Time
 	failed     bool
 	deleted    bool
-	succeeded  int
+	version    string // resourceVersion
 	gangs      []*gangState
 }
 
@@ -268,9 +268,14 @@ func (o *Observer) onJob(object any, gone bool) {
 	state.size, state.remaining = parallelism, parallelism
 	if completions >= 0 {
 		state.size = min(parallelism, completions)
-		state.remaining = max(0, min(parallelism, completions-int(j.Status.Succeeded)))
+		// Pods that have succeeded are over as soon as the Job's status names them, counted or not yet.
+		succeeded := int(j.Status.Succeeded)
+		if uncounted := j.Status.UncountedTerminatedPods; uncounted != nil {
+			succeeded += len(uncounted.Succeeded)
+		}
+		state.remaining = max(0, min(parallelism, completions-succeeded))
 	}
-	state.succeeded = int(j.Status.Succeeded)
+	state.version = j.ResourceVersion
 	state.queue = o.options.QueueOf(j)
 	state.perPod = podRequests(&j.Spec.Template.Spec)
 	state.selector = j.Spec.Template.Spec.NodeSelector

@@ -169,6 +169,25 @@ func TestTheWorstMomentOverALimitIsKept(t *testing.T) {
 	}
 }
 
+func TestPodsThatHaveSucceededHoldNoQuotaBeforeTheyAreCounted(t *testing.T) {
+	o := newObserver(Limit{Name: "q", Queues: []string{"ns/q"}, Max: corev1.ResourceList{gpu: resource.MustParse("4")}})
+	a := makeJob("a", 2, "2", false)
+	o.onJob(a, false)
+	ending := makeJob("a", 2, "2", false)
+	ending.Status.Succeeded = 1
+	ending.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"a-1"}}
+	o.onJob(ending, false)
+	o.onJob(makeJob("b", 2, "2", false), false)
+	if over := o.Report().OverLimit(); len(over) != 0 {
+		t.Errorf("a has no pod left: %v", over)
+	}
+	o.onJob(makeJob("c", 1, "1", false), false)
+	over := o.Report().OverLimit()
+	if len(over) != 1 || over[0].Used.Value() != 5 || len(over[0].Holders) != 3 {
+		t.Errorf("want 5 of 4, with the three jobs that make it up: %v %v", over, over[0].Holders)
+	}
+}
+
 func TestPodsThatWaitForANodeAreLeftOutOnRequest(t *testing.T) {
 	most := corev1.ResourceList{gpu: resource.MustParse("0")}
 	o := newObserver(

@@ -183,7 +183,7 @@ func checkGangs(t *testing.T, view observe.View) (landed, takenBack int) {
 func checkLimits(t *testing.T, observer *observe.Observer) {
 	t.Helper()
 	for _, over := range observer.Report().OverLimit() {
-		t.Errorf("over the limit: %v", over)
+		t.Errorf("over the limit: %v\n  %s", over, strings.Join(over.Holders, "\n  "))
 	}
 }
 
