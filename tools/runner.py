@@ -6,7 +6,8 @@
   runner.py RESULTS failed NAME LOG               something that failed already, e.g. a build
   runner.py RESULTS gtest BUILD LOGDIR            every GoogleTest program that ctest knows
   runner.py RESULTS counted SUITE LOG -- COMMAND… a runner of its own, which lists failed tests as
-                                                  "failed: NAME" or "FAIL  NAME" and ends with
+                                                  "failed: NAME" or "FAIL  NAME", then why in
+                                                  indented lines, and ends with
                                                   "N passed, N failed[, N skipped]"
   runner.py RESULTS summary                       failed tests with their logs, then the counts
 
@@ -32,7 +33,7 @@ def show(text):
 
 
 def record(results, suite, passed, failed, skipped, seconds):
-    """failed: list of (name, log)."""
+    """failed: list of (name, log) or (name, log, lines that say why)."""
     line = {"suite": suite, "passed": passed, "failed": failed, "skipped": skipped, "seconds": round(seconds, 1)}
     with open(results, "a") as out:
         out.write(json.dumps(line) + "\n")
@@ -126,7 +127,7 @@ def run_all_gtests(results, build, logdir):
 def run_counted(results, suite, log, command):
     """A command that reports its own tests and closes with their counts."""
     start = time.monotonic()
-    counts, failed, names = None, [], []
+    counts, failed, names = None, [], []  # names: (name, lines that say why)
     with open(log, "w") as out:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         for line in child.stdout:
@@ -139,13 +140,15 @@ def run_counted(results, suite, log, command):
                 continue
             match = FAILED.match(text)
             if match:
-                names.append(match[1])
+                names.append((match[1], []))
+            elif names and text.startswith("        "):
+                names[-1][1].append(text.strip())
             if not text.startswith("ok  "):
                 show("  " + text)
         rc = child.wait()
     passed, bad, skipped = counts or (0, 0, 0)
-    for name in names[:bad]:
-        failed.append((f"{suite}: {name}", log))
+    for name, why in names[:bad]:
+        failed.append((f"{suite}: {name}", log, why[:5]))
     failed += [(f"{suite}: a test without a name", log)] * (bad - len(failed))
     if not failed and (rc != 0 or passed + skipped == 0):
         failed.append((f"{suite}: ended with exit code {rc}" if rc else f"{suite}: ran no test", log))
@@ -158,8 +161,8 @@ def summary(results):
     failed = [f for row in rows for f in row["failed"]]
     if failed:
         show("\nFailed:")
-        for name, log in failed:
-            show(f"  {name}\n      log: {log}")
+        for name, log, *why in failed:
+            show("\n".join([f"  {name}"] + [f"      {line}" for line in (why[0] if why else [])] + [f"      log: {log}"]))
     passed = sum(row["passed"] for row in rows)
     skipped = sum(row["skipped"] for row in rows)
     show("")

@@ -94,6 +94,9 @@ func (r *runner) read(in io.Reader) error {
 	return scanner.Err()
 }
 
+// whyLines of a failed test are told again at the end.
+const whyLines = 3
+
 var shown = regexp.MustCompile(`^\s*(?:[\w.-]+\.go:\d+: )?((?:progress|result): .*)\n?$`)
 
 func (r *runner) take(e event) {
@@ -139,13 +142,22 @@ func (r *runner) take(e event) {
 		fmt.Fprintf(r.out, "  %s  %s (%.1f s)\n", mark, e.Test, e.Elapsed)
 		if e.Action == "fail" {
 			r.failed = append(r.failed, t)
-			for _, line := range t.output {
-				if trimmed := strings.TrimSpace(line); trimmed != "" && !strings.HasPrefix(trimmed, "===") && !strings.HasPrefix(trimmed, "---") {
-					fmt.Fprintf(r.out, "        %s\n", strings.TrimRight(line, "\n"))
-				}
+			for _, line := range said(t.output) {
+				fmt.Fprintf(r.out, "        %s\n", line)
 			}
 		}
 	}
+}
+
+// said is what a test itself has written, without go test's frame.
+func said(output []string) []string {
+	var out []string
+	for _, line := range output {
+		if trimmed := strings.TrimSpace(line); trimmed != "" && !strings.HasPrefix(trimmed, "===") && !strings.HasPrefix(trimmed, "---") {
+			out = append(out, strings.TrimRight(line, "\n"))
+		}
+	}
+	return out
 }
 
 // close prints the counts; a test with parts counts only if it failed by itself.
@@ -176,10 +188,26 @@ func (r *runner) close() bool {
 		}
 	}
 	for _, t := range r.failed {
+		if t.children > 0 && r.partFailed(t) {
+			continue
+		}
 		fmt.Fprintf(r.out, "failed: %s\n", t.name)
-		for _, line := range t.output {
-			if _, path, found := strings.Cut(line, "logs: "); found {
-				fmt.Fprintf(r.out, "        component logs: %s\n", strings.TrimSpace(path))
+		for i, line := range said(t.output) {
+			if i == whyLines {
+				break
+			}
+			fmt.Fprintf(r.out, "        %.300s\n", strings.TrimSpace(line))
+		}
+		for name := t.name; ; name = name[:strings.LastIndexByte(name, '/')] {
+			if around := r.tests[t.pkg+"."+name]; around != nil {
+				for _, line := range around.output {
+					if _, path, found := strings.Cut(line, "logs: "); found {
+						fmt.Fprintf(r.out, "        component logs: %s\n", strings.TrimSpace(path))
+					}
+				}
+			}
+			if !strings.Contains(name, "/") {
+				break
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func TestCountsAndFailures(t *testing.T) {
 		contains []string
 	}{
 		{"a failing part", in, false, []string{
-			"2 passed, 1 failed, 1 skipped", "progress: 3 of 9", "it broke", "failed: TestA/two", "component logs: /somewhere/x", "full output: LOG",
+			"2 passed, 1 failed, 1 skipped", "progress: 3 of 9", "it broke", "failed: TestA/two\n        a_test.go:2: it broke\n", "component logs: /somewhere/x", "full output: LOG",
 		}},
 		{"all pass", `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"pass","Package":"p","Test":"TestA"}`, true, []string{"1 passed, 0 failed, 0 skipped"}},
@@ -50,6 +50,9 @@ func TestCountsAndFailures(t *testing.T) {
 			}
 			if ok := r.close(); ok != test.ok {
 				t.Errorf("ok = %t", ok)
+			}
+			if strings.Contains(out.String(), "failed: TestA\n") && test.name == "a failing part" {
+				t.Errorf("the whole is listed beside its part:\n%s", out.String())
 			}
 			for _, want := range test.contains {
 				if !strings.Contains(out.String(), want) {
