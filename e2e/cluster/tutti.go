@@ -115,7 +115,9 @@ func (c *Cluster) NewTutti(ctx context.Context, o TuttiOptions) (*Tutti, error) 
 		"health":                 map[string]any{"healthProbeBindAddress": fmt.Sprintf("127.0.0.1:%d", health)},
 		"metrics":                map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", metrics)},
 		"webhook":                map[string]any{"host": "127.0.0.1", "port": webhook},
-		"internalCertManagement": map[string]any{"enable": true},
+		"internalCertManagement": map[string]any{
+			"enable": true, "webhookServiceName": "tutti-webhook-service", "webhookSecretName": "tutti-webhook-server-cert",
+		},
 		"leaderElection":         map[string]any{"leaderElect": false},
 	}, o.Config)
 	tutti := merge(map[string]any{
