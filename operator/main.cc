@@ -16,6 +16,7 @@
 #include "base/names.h"
 #include "operator/backtrace.h"
 #include "operator/config.h"
+#include "operator/doctor_command.h"
 #include "operator/logging.h"
 #include "operator/manager.h"
 #include "operator/version.h"
@@ -121,6 +122,17 @@ int Main(int argc, char** argv) {
   add_operator_flags(app);
   CLI::App* run = app.add_subcommand("operator", "Run the controller (default)");
   add_operator_flags(*run);
+  DoctorFlags doctor_flags;
+  CLI::App* doctor = app.add_subcommand(
+      "doctor",
+      "Say what of a cluster's control plane can be used, what is missing, and which flags change "
+      "it; exit code 0: nothing is missing, 1: something is, 2: no answer");
+  doctor->add_option("--kubeconfig", doctor_flags.kubeconfig,
+                     "Kubeconfig file; default: KUBECONFIG, then ~/.kube/config");
+  doctor->add_option("--context", doctor_flags.context, "Context of the kubeconfig");
+  doctor->add_option("-n,--namespace", doctor_flags.ns, "Namespace of the operator");
+  doctor->add_option("-o,--output", doctor_flags.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
   CLI::App* version = app.add_subcommand("version", "Print the version");
   app.require_subcommand(0, 1);
   try {
@@ -132,6 +144,9 @@ int Main(int argc, char** argv) {
   if (version->parsed()) {
     std::printf("tutti %s (%s, %s)\n", kVersionText, kGitCommit, CompilerText().c_str());
     return 0;
+  }
+  if (doctor->parsed()) {
+    return RunDoctor(doctor_flags);
   }
   return RunOperator(flags);
 }
