@@ -109,16 +109,16 @@ func (c *Cluster) NewTutti(ctx context.Context, o TuttiOptions) (*Tutti, error) 
 	}
 	t.HealthURL = fmt.Sprintf("http://127.0.0.1:%d", health)
 	config := merge(map[string]any{
-		"apiVersion":             "config.kueue.x-k8s.io/v1beta2",
-		"kind":                   "Configuration",
-		"namespace":              TuttiNamespace,
-		"health":                 map[string]any{"healthProbeBindAddress": fmt.Sprintf("127.0.0.1:%d", health)},
-		"metrics":                map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", metrics)},
-		"webhook":                map[string]any{"host": "127.0.0.1", "port": webhook},
+		"apiVersion": "config.kueue.x-k8s.io/v1beta2",
+		"kind":       "Configuration",
+		"namespace":  TuttiNamespace,
+		"health":     map[string]any{"healthProbeBindAddress": fmt.Sprintf("127.0.0.1:%d", health)},
+		"metrics":    map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", metrics)},
+		"webhook":    map[string]any{"host": "127.0.0.1", "port": webhook},
 		"internalCertManagement": map[string]any{
 			"enable": true, "webhookServiceName": "tutti-webhook-service", "webhookSecretName": "tutti-webhook-server-cert",
 		},
-		"leaderElection":         map[string]any{"leaderElect": false},
+		"leaderElection": map[string]any{"leaderElect": false},
 	}, o.Config)
 	tutti := merge(map[string]any{
 		"apiVersion": "config.tutti.dev/v1alpha1",
