@@ -3,7 +3,7 @@
 // Package chaosproxy is a loopback TLS reverse proxy in front of an API server. It counts and
 // records the write requests that pass and, at the n-th one, runs a callback (say, kill -9 of the
 // client) at an exact point: before the request reaches the server, when the server has done it but
-// the client doesn't know, or when the client knows.
+// the client doesn't know, or when the client knows. A hook may look at, delay or answer every request.
 package chaosproxy
 
 import (
@@ -56,6 +56,17 @@ type Proxy struct {
 	mutex   sync.Mutex
 	writes  []Write
 	trigger *trigger
+	hook    Hook
+}
+
+// Hook sees every request before the server does, concurrently; true = it has answered itself.
+type Hook func(w http.ResponseWriter, r *http.Request) bool
+
+// SetHook replaces the hook; nil takes it away.
+func (p *Proxy) SetHook(hook Hook) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.hook = hook
 }
 
 type trigger struct {
@@ -159,6 +170,12 @@ func (p *Proxy) Count() int {
 }
 
 func (p *Proxy) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
+	p.mutex.Lock()
+	hook := p.hook
+	p.mutex.Unlock()
+	if hook != nil && hook(w, r) {
+		return
+	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || !p.counts(r) {
 		next.ServeHTTP(w, r)
 		return
