@@ -128,6 +128,13 @@ Result<PodGroup> PodGroupFromJson(const Json& json) {
   PodGroup out;
   TRY_ASSIGN(out.meta, ReadMeta(json, "PodGroup"));
   out.min_count = std::max(ReadInt32(json["spec"]["schedulingPolicy"]["gang"]["minCount"]), 0);
+  for (const Json& claim : json["spec"]["resourceClaims"].AsArray()) {
+    out.claims.push_back({claim["name"].AsString(), claim["resourceClaimName"].AsString(),
+                          claim["resourceClaimTemplateName"].AsString()});
+  }
+  for (const Json& status : json["status"]["resourceClaimStatuses"].AsArray()) {
+    out.made_claims.push_back(status["name"].AsString());
+  }
   out.conditions = ConditionsFromJson(json["status"]["conditions"]);
   return out;
 }

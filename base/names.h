@@ -10,6 +10,11 @@ namespace tutti::names {
 inline constexpr std::string_view kPrefix = "tutti.dev";
 // Label on a Job's pod template, written at release; a policy turns it into spec.schedulingGroup.
 inline constexpr std::string_view kPodGroupLabel = "tutti.dev/pod-group";
+// Label on a PodGroup with claims: "true" = new pods of the Job stay out of it; a policy sees to
+// that.
+inline constexpr std::string_view kStartedLabel = "tutti.dev/started";
+// Annotation on a Job: names of spec.template.spec.resourceClaims that the whole gang shares.
+inline constexpr std::string_view kGangClaimsAnnotation = "tutti.dev/gang-claims";
 // Annotation on a ResourceFlavor: Auto, Require, Release, Observe or Off.
 inline constexpr std::string_view kCapacityModeAnnotation = "tutti.dev/capacity-mode";
 

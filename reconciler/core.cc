@@ -104,6 +104,31 @@ void Core::Emit(Unit& unit, std::vector<api::WriteRequest> writes) {
   out_.effects.push_back(std::move(effect));
 }
 
+const Result<Json>* Core::Ask(Unit& unit, const std::string& path) {
+  const auto [entry, fresh] = unit.reads.try_emplace(path);
+  if (fresh) {
+    const uint64_t token = next_token_++;
+    read_of_token_[token] = {unit.key, path};
+    out_.reads.push_back({token, path});
+  }
+  return entry->second.has_value() ? &*entry->second : nullptr;
+}
+
+void Core::OnRead(uint64_t token, Result<Json> answer) {
+  const auto entry = read_of_token_.find(token);
+  if (entry == read_of_token_.end()) {
+    return;
+  }
+  const auto [key, path] = std::move(entry->second);
+  read_of_token_.erase(entry);
+  if (const auto unit = units_.find(key); unit != units_.end()) {
+    if (const auto read = unit->second.reads.find(path); read != unit->second.reads.end()) {
+      read->second = std::move(answer);
+      Dirty(key);
+    }
+  }
+}
+
 void Core::Event(const api::Job& job, bool warning, std::string_view reason, std::string message) {
   out_.events.push_back({"batch/v1", "Job", job.meta.Key(), job.meta.uid, warning,
                          std::string(reason), std::move(message)});
@@ -161,6 +186,9 @@ void Core::History(HistoryKind kind, const Unit& unit, const api::Workload* work
 
 void Core::AbsorbObject(const Json& object) {
   const std::string& kind = object["kind"].AsString();
+  if (kind == "Workload" && object["apiVersion"].AsString().starts_with("scheduling.k8s.io/")) {
+    return;  // another kind of that name
+  }
   const auto absorb = [&](auto decoded, auto&& take) {
     if (decoded) {
       using T = typename decltype(decoded)::value_type;
@@ -192,7 +220,9 @@ void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
     AbsorbObject(object);
   }
   if (const auto queue = queue_of_token_.find(token); queue != queue_of_token_.end()) {
-    queue_states_[queue->second].in_flight = false;
+    QueueState& state = queue_states_[queue->second];
+    state.in_flight = false;
+    state.failures = error.has_value() ? state.failures + 1 : 0;
     if (error.has_value() && error->code != ErrorCode::kNotFound) {
       dirty_queues_.insert(queue->second);
     }
@@ -380,7 +410,7 @@ std::optional<Time> Core::NextWake() const {
     if (state == queue_states_.end()) {
       consider(now_);
     } else if (!state->second.in_flight) {
-      consider(state->second.last_write + options_.queue_status_interval);
+      consider(NextQueueWrite(state->second));
     }
   }
   return next;

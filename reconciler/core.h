@@ -70,6 +70,10 @@ struct Unit {
   Time pending_since = kNoTime;
   bool pending_in_flight = false;  // `pending` is in the write under way
 
+  // A release was sent and not told yet; the group's name ("" = none). Told when it is seen carried
+  // out, so that a repeated one counts once.
+  std::optional<std::string> releasing;
+
   // After release.
   Time released_at = kNoTime;
   std::optional<Time> first_bound_at;
@@ -78,6 +82,9 @@ struct Unit {
   std::vector<std::string> planned_nodes;
   // Since when a PodGroup in deletion has a finalizer and no pods.
   Time group_stuck_since = kNoTime;
+  Time group_since = kNoTime;  // a group with claims was sent
+  // What was read for this start, by path; nullopt while the answer is to come.
+  std::map<std::string, std::optional<Result<Json>>> reads;
 
   // Cached from the pod template of a given generation.
   std::string shape_uid;
@@ -118,6 +125,11 @@ class Core {
   void OnOutcome(uint64_t token, const std::vector<Json>& objects,
                  const std::optional<Error>& error);
 
+  // Answer to a Read of the output. Unknown tokens are ignored.
+  void OnRead(uint64_t token, Result<Json> answer);
+  // Whether native gangs hold; before the first call they are taken on trust.
+  void SetGangFinding(GangFinding finding);
+
   // Does everything that is due. Nothing is decided before OnSynced.
   Output Step(Time now);
   // When Step has something to do without further input; nullopt = never.
@@ -137,6 +149,7 @@ class Core {
   struct QueueState {
     Time last_write = kNoTime;
     bool in_flight = false;
+    int failures = 0;  // of writes in a row
   };
 
   // core.cc
@@ -146,6 +159,8 @@ class Core {
   void DirtyLocal(const api::ObjectKey& local_queue);
   void WakeAt(Unit& unit, Time when);
   void Emit(Unit& unit, std::vector<api::WriteRequest> writes);
+  // What is read on demand for a unit: the answer, or nullptr while it is to come.
+  const Result<Json>* Ask(Unit& unit, const std::string& path);
   void RunPass();
   void ApplyAdmissions(const engine::PassResult& pass);
   void AbsorbObject(const Json& object);
@@ -194,16 +209,44 @@ class Core {
   void ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload);
   bool SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
   void StartJob(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void TellRelease(Unit& unit, const api::Job& job, const api::Workload& workload);
   void WatchLanding(Unit& unit, const api::Job& job, const api::Workload& workload);
   void WatchRunning(Unit& unit, const api::Job& job, const api::Workload& workload);
   void EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
                  std::string_view reason, std::string_view cause, const std::string& message,
                  bool back_off);
-  // The PodGroup that the job is to be released into, as a write where it does not exist yet;
-  // nullopt when that has to wait. `name` stays empty for jobs that need none.
-  std::optional<std::vector<api::WriteRequest>> PrepareGroup(Unit& unit, const api::Job& job,
-                                                             const api::Workload& workload,
-                                                             int32_t needed, std::string& name);
+
+  // groups.cc: PodGroups
+  // What must be true of a job's group before its release.
+  struct GroupPlan {
+    enum class Kind { kReady, kWait, kRefused };
+    Kind kind = Kind::kReady;
+    std::string name;                       // for the label; "" = none
+    std::vector<api::WriteRequest> writes;  // before the release, in the same effect
+    std::string reason;                     // kRefused
+
+    GroupPlan Wait() {
+      kind = Kind::kWait;
+      return std::move(*this);
+    }
+    GroupPlan Refuse(std::string why) {
+      kind = Kind::kRefused;
+      reason = std::move(why);
+      return std::move(*this);
+    }
+  };
+  [[nodiscard]] bool UseGroups() const;
+  // Why a job could not be released as it asks for its group; "" = it could.
+  [[nodiscard]] std::string GroupProblem(const Unit& unit, const api::Job& job) const;
+  GroupPlan PlanGroup(Unit& unit, const api::Job& job, const api::Workload& workload,
+                      int32_t needed);
+  GroupPlan PlanPresetGroup(Unit& unit, const api::Job& job, int32_t needed);
+  GroupPlan PlanControllersGroup(Unit& unit, const api::PodGroup& theirs, int32_t needed,
+                                 bool claims);
+  GroupPlan AwaitClaims(Unit& unit, const api::PodGroup& group,
+                        const std::vector<api::PodGroup::Claim>& claims, GroupPlan plan);
+  bool HelpReplacement(Unit& unit, const api::Job& job, const api::Workload& workload,
+                       const api::Pod* unplaced, int32_t live);
   [[nodiscard]] std::vector<api::WriteRequest> DeleteGroups(const std::string& job_uid) const;
   // Takes the finalizer off groups whose controller does not do it. True while there are such
   // groups.
@@ -216,6 +259,8 @@ class Core {
   void ReconcileFlavor(const api::ObjectKey& key);
   void ReconcileAdmissionCheck(const api::ObjectKey& key);
   void EmitQueueWrite(const std::string& order_key, api::WriteRequest write);
+  // When the next write of a queue may go out: coalesced, and later after failures.
+  [[nodiscard]] Time NextQueueWrite(const QueueState& state) const;
   void FinalizerWrite(const std::string& order_key, api::Kind kind, const api::ObjectMeta& meta,
                       bool wanted);
 
@@ -226,10 +271,13 @@ class Core {
   size_t shapes_trimmed_ = 0;  // how many were left after the last sweep
   std::map<api::ObjectKey, Unit> units_;
   std::map<std::string, api::ObjectKey> unit_of_job_;  // by job UID
+  // PodGroups that templates name, and whose they are.
+  std::map<api::ObjectKey, std::set<api::ObjectKey>> units_of_preset_;
   std::set<api::ObjectKey> dirty_units_;
   std::set<std::pair<Time, api::ObjectKey>> timers_;
   std::map<uint64_t, api::ObjectKey> unit_of_token_;
   std::map<uint64_t, std::string> queue_of_token_;
+  std::map<uint64_t, std::pair<api::ObjectKey, std::string>> read_of_token_;  // unit, path
   std::set<std::string>
       dirty_queues_;  // order keys: "ClusterQueue/x", "LocalQueue/ns/x", "ResourceFlavor/x"
   std::map<std::string, QueueState> queue_states_;
@@ -242,6 +290,8 @@ class Core {
   uint64_t next_token_ = 1;
   bool synced_ = false;
   bool first_step_ = true;
+  GangFinding gang_finding_;
+  bool job_controller_groups_ = false;  // it makes groups by itself (gate WorkloadWithJob)
   Time now_ = kNoTime;
   Output out_;
 };

@@ -16,7 +16,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Cluster;
 
-void Ordeal(uint64_t seed, GangApi gang_api) {
+// `rival`: the Job controller makes groups of its own for the Indexed ones among the jobs, and
+// deleted pods take their time to go.
+void Ordeal(uint64_t seed, GangApi gang_api, bool rival = false) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Options options;
   options.gang_api = gang_api;
@@ -37,6 +39,8 @@ void Ordeal(uint64_t seed, GangApi gang_api) {
     cluster.AddQueue(std::string("cq-") + team, team, {{"cpu", "20"}}, "all");
   }
   cluster.SetFaults(0.1);
+  cluster.SetJobControllerGroups(rival);
+  cluster.SetGrace(rival ? 3s : 0s);
   int submitted = 0;
   for (int step = 0; step < 150; ++step) {
     if (submitted < 25 && pick(0, 3) == 0) {
@@ -44,7 +48,8 @@ void Ordeal(uint64_t seed, GangApi gang_api) {
                       .ns = pick(0, 1) == 0 ? "team-a" : "team-b",
                       .pods = pick(0, 1) == 0 ? 1 : pick(2, 8),
                       .cpu_milli = pick(1, 4) * 1000,
-                      .runs_for = std::chrono::seconds(pick(1, 10))});
+                      .runs_for = std::chrono::seconds(pick(1, 10)),
+                      .indexed = rival && submitted % 2 == 0});
     }
     switch (pick(0, 40)) {
       case 0:
@@ -89,8 +94,10 @@ void Ordeal(uint64_t seed, GangApi gang_api) {
     return;
   }
   cluster.Run(5s);
-  EXPECT_TRUE(cluster.server().List(PodGroupResource(GangApi::kV1Alpha2)).empty())
-      << "groups are left behind";
+  for (const Json& group : cluster.server().List(PodGroupResource(GangApi::kV1Alpha2))) {
+    EXPECT_TRUE(group["metadata"]["name"].AsString().ends_with("-by-controller"))
+        << "groups are left behind";
+  }
   for (const Json& workload : cluster.server().List(api::ResourceOf(api::Kind::kWorkload))) {
     EXPECT_EQ(cluster.Condition(workload, "Finished"), "True");
     EXPECT_TRUE(workload["metadata"]["finalizers"].AsArray().empty());
@@ -101,6 +108,18 @@ void Ordeal(uint64_t seed, GangApi gang_api) {
 TEST(CoreNemesisTest, NativeGangsSurviveRandomTrouble) {
   for (uint64_t seed = 1; seed <= 40 && !::testing::Test::HasFailure(); ++seed) {
     Ordeal(seed, GangApi::kV1Alpha2);
+  }
+}
+
+TEST(CoreNemesisTest, SlowPodsAndGroupsOfTheJobControllerChangeNothing) {
+  for (uint64_t seed = 201; seed <= 220 && !::testing::Test::HasFailure(); ++seed) {
+    Ordeal(seed, GangApi::kV1Alpha2, /*rival=*/true);
+  }
+}
+
+TEST(CoreNemesisTest, TheApiOf137ChangesNothing) {
+  for (uint64_t seed = 301; seed <= 310 && !::testing::Test::HasFailure(); ++seed) {
+    Ordeal(seed, GangApi::kV1Beta1, /*rival=*/seed % 2 == 0);
   }
 }
 

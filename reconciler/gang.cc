@@ -9,7 +9,8 @@ namespace tutti::reconciler {
 namespace {
 
 api::WriteRequest Create(GangApi version, const api::Job& job, const std::string& name, Json policy,
-                         const std::string& priority_class) {
+                         const std::string& priority_class,
+                         const std::vector<api::PodGroup::Claim>& claims = {}) {
   api::WriteRequest write;
   write.verb = api::Verb::kCreate;
   write.resource = PodGroupResource(version);
@@ -20,6 +21,19 @@ api::WriteRequest Create(GangApi version, const api::Job& job, const std::string
   // unless workload-aware preemption is on, where it would make the group able to preempt.
   if (version == GangApi::kV1Beta1 && !priority_class.empty()) {
     spec.Set("priorityClassName", priority_class);
+  }
+  if (!claims.empty()) {
+    Json list = Json::Arr();
+    for (const api::PodGroup::Claim& claim : claims) {
+      Json entry = Json::Obj({{"name", claim.name}});
+      if (!claim.claim.empty()) {
+        entry.Set("resourceClaimName", claim.claim);
+      } else {
+        entry.Set("resourceClaimTemplateName", claim.claim_template);
+      }
+      list.Push(std::move(entry));
+    }
+    spec.Set("resourceClaims", std::move(list));
   }
   const api::OwnerReference owner{"batch/v1", "Job", job.meta.name, job.meta.uid,
                                   /*controller=*/false};
@@ -42,9 +56,10 @@ api::Resource PodGroupResource(GangApi version) {
 }
 
 api::WriteRequest CreateGroup(GangApi version, const api::Job& job, const std::string& name,
-                              int32_t min_count, const std::string& priority_class) {
+                              int32_t min_count, const std::string& priority_class,
+                              const std::vector<api::PodGroup::Claim>& claims) {
   return Create(version, job, name, Json::Obj({{"gang", Json::Obj({{"minCount", min_count}})}}),
-                priority_class);
+                priority_class, claims);
 }
 
 api::WriteRequest DeleteGroup(GangApi version, const api::PodGroup& group) {
@@ -79,10 +94,61 @@ std::vector<api::WriteRequest> OpenGroup(GangApi version, const api::Job& job,
   return writes;
 }
 
+api::WriteRequest CloseGroup(GangApi version, const api::PodGroup& group) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kMergePatch;
+  write.resource = PodGroupResource(version);
+  write.key = group.meta.Key();
+  write.field_manager = names::kUpdateManager;
+  write.body = Json::Obj(
+      {{"metadata",
+        Json::Obj({{"uid", group.meta.uid},
+                   {"labels", Json::Obj({{std::string(names::kStartedLabel), "true"}})}})}});
+  return write;
+}
+
+std::vector<api::WriteRequest> DeleteControllersGroup(GangApi version, const api::PodGroup& group) {
+  std::vector<api::WriteRequest> writes;
+  for (const api::OwnerReference& owner : group.meta.owners) {
+    if (owner.kind == "Workload" && owner.api_version.starts_with("scheduling.k8s.io/")) {
+      api::WriteRequest write;
+      write.verb = api::Verb::kDelete;
+      write.resource = PodGroupResource(version);
+      write.resource.kind = "Workload";
+      write.resource.plural = "workloads";
+      write.key = {group.meta.ns, owner.name};
+      write.body = Json::Obj({{"preconditions", Json::Obj({{"uid", owner.uid}})}});
+      writes.push_back(std::move(write));
+    }
+  }
+  writes.push_back(DeleteGroup(version, group));
+  return writes;
+}
+
+bool MadeFor(const api::PodGroup& group, const std::string& job_uid) {
+  return group.meta.owners.size() == 1 && group.meta.owners.front().uid == job_uid &&
+         !group.meta.owners.front().controller;
+}
+
+bool MadeByController(const api::PodGroup& group, const std::string& job_uid) {
+  const api::OwnerReference* controller = group.meta.Controller();
+  return controller != nullptr && controller->uid == job_uid;
+}
+
 bool CanAdopt(const api::PodGroup& group, const api::Job& job, int32_t min_count) {
   return !group.meta.deleted.has_value() && group.min_count == min_count &&
-         std::any_of(group.meta.owners.begin(), group.meta.owners.end(),
-                     [&](const api::OwnerReference& owner) { return owner.uid == job.meta.uid; });
+         MadeFor(group, job.meta.uid);
+}
+
+std::string ForeignGroup(const api::PodGroup& group, const std::string& job_uid) {
+  const auto& owners = group.meta.owners;
+  if (owners.empty() || std::any_of(owners.begin(), owners.end(),
+                                    [&](const auto& owner) { return owner.uid == job_uid; })) {
+    return "";
+  }
+  return "spec.template.spec.schedulingGroup.podGroupName: PodGroup \"" + group.meta.name +
+         "\" belongs to " + owners.front().kind + " \"" + owners.front().name +
+         "\"; name another group, or none";
 }
 
 }  // namespace tutti::reconciler

@@ -73,5 +73,51 @@ TEST(GangTest, OnlyAnOwnFittingLivingGroupIsAdopted) {
   EXPECT_FALSE(CanAdopt(dying, TheJob(), 3));
 }
 
+TEST(GangTest, ClaimsAreWrittenAsTheyAreNamed) {
+  for (const GangApi version : {GangApi::kV1Alpha2, GangApi::kV1Beta1}) {
+    const Json claims = CreateGroup(version, TheJob(), "train-1", 3, "",
+                                    {{"net", "", "net-template"}, {"disk", "disk-1", ""}})
+                            .body["spec"]["resourceClaims"];
+    ASSERT_EQ(claims.AsArray().size(), 2U);
+    EXPECT_EQ(claims.AsArray()[0]["resourceClaimTemplateName"].AsString(), "net-template");
+    EXPECT_FALSE(claims.AsArray()[0].Has("resourceClaimName"));
+    EXPECT_EQ(claims.AsArray()[1]["resourceClaimName"].AsString(), "disk-1");
+  }
+}
+
+TEST(GangTest, WhoseGroupItIs) {
+  api::PodGroup ours = TheGroup();
+  EXPECT_TRUE(MadeFor(ours, "u-1"));
+  EXPECT_FALSE(MadeFor(ours, "u-2"));
+  EXPECT_EQ(ForeignGroup(ours, "u-1"), "");
+  EXPECT_NE(ForeignGroup(ours, "u-2").find("belongs to Job \"train\""), std::string::npos);
+  api::PodGroup shared = ours;
+  shared.meta.owners.push_back({"batch/v1", "Job", "second", "u-2", false});
+  EXPECT_FALSE(MadeFor(shared, "u-1"));
+  EXPECT_EQ(ForeignGroup(shared, "u-2"), "");
+  api::PodGroup users = ours;
+  users.meta.owners.clear();
+  EXPECT_FALSE(MadeFor(users, "u-1"));
+  EXPECT_EQ(ForeignGroup(users, "u-1"), "");
+  api::PodGroup controllers = ours;
+  controllers.meta.owners[0].controller = true;
+  EXPECT_TRUE(MadeByController(controllers, "u-1"));
+  EXPECT_FALSE(MadeFor(controllers, "u-1"));
+  EXPECT_FALSE(MadeByController(ours, "u-1"));
+}
+
+TEST(GangTest, AGroupOfTheJobControllerGoesWithItsWorkload) {
+  api::PodGroup group = TheGroup();
+  group.meta.owners[0].controller = true;
+  group.meta.owners.push_back({"scheduling.k8s.io/v1alpha2", "Workload", "train-w", "w-1", false});
+  const auto writes = DeleteControllersGroup(GangApi::kV1Alpha2, group);
+  ASSERT_EQ(writes.size(), 2U);
+  EXPECT_EQ(writes[0].resource.plural, "workloads");
+  EXPECT_EQ(writes[0].resource.group, "scheduling.k8s.io");
+  EXPECT_EQ(writes[0].key.name, "train-w");
+  EXPECT_EQ(writes[0].body["preconditions"]["uid"].AsString(), "w-1");
+  EXPECT_EQ(writes[1].key.name, "train-1");
+}
+
 }  // namespace
 }  // namespace tutti::reconciler

@@ -89,7 +89,9 @@ void Core::LinkPod(const api::Pod& pod) {
   }
   std::string gang;
   std::string pod_set;
-  if (const auto unit = unit_of_job_.find(OwningJob(pod.meta)); unit != unit_of_job_.end()) {
+  // A pod that is on its way out takes its place, but is no member: its job may be starting anew.
+  if (const auto unit = unit_of_job_.find(OwningJob(pod.meta));
+      unit != unit_of_job_.end() && !pod.meta.deleted.has_value()) {
     gang = unit->second.ToString();
     pod_set = "main";
   }
@@ -238,6 +240,12 @@ void Core::OnPodGroup(std::shared_ptr<const api::PodGroup> group, bool deleted) 
   const auto change = deleted ? world_.groups.Remove(*group) : world_.groups.Upsert(group);
   if (!change.applied) {
     return;
+  }
+  if (const auto preset = units_of_preset_.find(group->meta.Key());
+      preset != units_of_preset_.end()) {
+    for (const api::ObjectKey& unit : preset->second) {
+      Dirty(unit);
+    }
   }
   const std::string job = OwningJob(group->meta);
   if (job.empty()) {

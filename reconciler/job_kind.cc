@@ -294,4 +294,68 @@ std::optional<api::WriteRequest> RestorePatch(const api::Job& job, const api::Wo
   return JobPatch(job, std::move(spec));
 }
 
+std::string GroupLabelOf(const api::Job& job) {
+  const auto parsed = Json::Parse(job.template_json);
+  return parsed ? (*parsed)["metadata"]["labels"][names::kPodGroupLabel].AsString() : "";
+}
+
+Result<std::vector<api::PodGroup::Claim>> GangClaimsOf(const api::Job& job) {
+  constexpr std::string_view kWhere = "metadata.annotations[tutti.dev/gang-claims]: ";
+  constexpr size_t kMaxClaims = 4;
+  std::vector<api::PodGroup::Claim> shared;
+  std::string_view text = job.meta.Annotation(names::kGangClaimsAnnotation);
+  if (text.empty()) {
+    return shared;
+  }
+  const auto fail = [&](const std::string& what) {
+    return Fail(ErrorCode::kInvalid, std::string(kWhere) + what);
+  };
+  std::vector<std::string> wanted;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    std::string_view name = text.substr(from, comma - from);
+    while (name.starts_with(' ')) {
+      name.remove_prefix(1);
+    }
+    while (name.ends_with(' ')) {
+      name.remove_suffix(1);
+    }
+    if (name.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end()) {
+      return fail(name.empty() ? "an empty name between commas"
+                               : "\"" + std::string(name) + "\" is named twice");
+    }
+    wanted.emplace_back(name);
+    from = comma + 1;
+  }
+  if (wanted.size() > kMaxClaims) {
+    return fail("at most 4 claims can be shared by a gang");
+  }
+  const Json parsed = ParseTemplate(job.template_json);
+  if (!parsed["spec"]["schedulingGroup"]["podGroupName"].AsString().empty()) {
+    return fail(
+        "needs a group of the queue controller: remove the annotation, or "
+        "spec.template.spec.schedulingGroup");
+  }
+  size_t index = 0;
+  for (const Json& entry : parsed["spec"]["resourceClaims"].AsArray()) {
+    const std::string& name = entry["name"].AsString();
+    if (const auto it = std::find(wanted.begin(), wanted.end(), name); it != wanted.end()) {
+      wanted.erase(it);
+      shared.push_back({name, entry["resourceClaimName"].AsString(),
+                        entry["resourceClaimTemplateName"].AsString()});
+    } else if (!shared.empty()) {
+      return Fail(ErrorCode::kInvalid,
+                  "spec.template.spec.resourceClaims[" + std::to_string(index) + "]: \"" + name +
+                      "\" belongs to one pod and must come before \"" + shared.front().name +
+                      "\", which the gang shares (tutti.dev/gang-claims): kube-scheduler would "
+                      "give each the devices of the other");
+    }
+    ++index;
+  }
+  if (!wanted.empty()) {
+    return fail("\"" + wanted.front() + "\" is not in spec.template.spec.resourceClaims");
+  }
+  return shared;
+}
+
 }  // namespace tutti::reconciler

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "api/batch.h"
 #include "api/kueue.h"
@@ -55,5 +56,14 @@ Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& w
                                                             const api::Workload& workload);
 // suspended, no active pods, and Suspended=True seen or never started.
 [[nodiscard]] bool RestoreWindowOpen(const api::Job& job);
+
+// The PodGroup that the Job's pods are to join by our label; "" = none.
+[[nodiscard]] std::string GroupLabelOf(const api::Job& job);
+
+// The claims that the whole gang is to share: entries of spec.template.spec.resourceClaims named by
+// the annotation tutti.dev/gang-claims (comma-separated), in the template's order. At most 4 (API
+// doc of PodGroup). kInvalid with the field when a name is unknown, or when a claim of a single pod
+// comes after a shared one (kube-scheduler 1.36 and 1.37 would swap their devices).
+Result<std::vector<api::PodGroup::Claim>> GangClaimsOf(const api::Job& job);
 
 }  // namespace tutti::reconciler

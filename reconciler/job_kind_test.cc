@@ -251,5 +251,38 @@ TEST(JobKindTest, TheTemplateIsTouchedOnlyWhenNothingOfTheJobRuns) {
   EXPECT_FALSE(RestoreWindowOpen(job));
 }
 
+api::Job WithClaims(const std::string& annotation) {
+  api::Job job;
+  job.meta.annotations["tutti.dev/gang-claims"] = annotation;
+  job.template_json =
+      R"({"spec":{"resourceClaims":[{"name":"gpu","resourceClaimTemplateName":"g"},
+        {"name":"net","resourceClaimTemplateName":"n"},
+        {"name":"disk","resourceClaimName":"d"}]}})";
+  return job;
+}
+
+TEST(JobKindTest, GangClaimsAreThoseOfTheTemplateInItsOrder) {
+  const auto claims = GangClaimsOf(WithClaims("disk, net"));
+  ASSERT_TRUE(claims) << claims.error().message;
+  ASSERT_EQ(claims->size(), 2U);
+  EXPECT_EQ((*claims)[0].name, "net");
+  EXPECT_EQ((*claims)[0].claim_template, "n");
+  EXPECT_EQ((*claims)[1].claim, "d");
+  EXPECT_TRUE(GangClaimsOf(WithClaims(""))->empty());
+}
+
+TEST(JobKindTest, GangClaimsThatCannotBeSharedAreRefusedByTheField) {
+  for (const auto& [annotation, part] : std::vector<std::pair<std::string, std::string>>{
+           {"net,net", "\"net\" is named twice"},
+           {"net,", "an empty name"},
+           {"fabric", "\"fabric\" is not in spec.template.spec.resourceClaims"},
+           {"a,b,c,d,e", "at most 4"},
+           {"net", "spec.template.spec.resourceClaims[2]: \"disk\""}}) {
+    const auto claims = GangClaimsOf(WithClaims(annotation));
+    ASSERT_FALSE(claims) << annotation;
+    EXPECT_NE(claims.error().message.find(part), std::string::npos) << claims.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::reconciler

@@ -64,13 +64,46 @@ LandingResult JudgeLanding(const LandingInput& input, Time now) {
                    (torn && !late ? Seconds(input.partial_timeout) + " after the first"
                                   : "within " + Seconds(input.timeout));
   if (result.live < input.needed) {
-    result.message += "; only " + std::to_string(result.live) +
-                      " pods exist: see the job's FailedCreate events (a ResourceQuota, a policy "
-                      "or a webhook refuses the others)";
+    result.message +=
+        "; only " + std::to_string(result.live) + " pods exist: " +
+        (input.create_error.empty()
+             ? "see the job's FailedCreate events (a ResourceQuota, a policy or a webhook refuses "
+               "the others)"
+             : input.create_error);
   } else if (refused != nullptr) {
     result.message += "; pod " + refused->meta.name + ": " + refused->unschedulable_message;
   }
   return result;
+}
+
+std::string NewestMessage(const Json& events) {
+  constexpr size_t kMaxMessage = 500;
+  const auto seen_at = [](const Json& event) {
+    // RFC 3339 in UTC: text order is time order to the second, which is all that events have.
+    for (const Json* time : {&event["series"]["lastObservedTime"], &event["lastTimestamp"],
+                             &event["eventTime"], &event["metadata"]["creationTimestamp"]}) {
+      if (!time->AsString().empty()) {
+        return time->AsString().substr(0, 19);
+      }
+    }
+    return std::string();
+  };
+  const Json* newest = nullptr;
+  for (const Json& event : events["items"].AsArray()) {
+    if (newest == nullptr || seen_at(event) >= seen_at(*newest)) {
+      newest = &event;
+    }
+  }
+  std::string message = newest != nullptr ? (*newest)["message"].AsString() : "";
+  if (message.size() > kMaxMessage) {
+    size_t end = kMaxMessage;
+    while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0U) == 0x80U) {
+      --end;  // not inside a character
+    }
+    message.resize(end);
+    message += "…";
+  }
+  return message;
 }
 
 }  // namespace tutti::reconciler

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/core.h"
+#include "base/json.h"
 #include "base/time.h"
 
 namespace tutti::reconciler {
@@ -20,6 +21,7 @@ struct LandingInput {
   std::optional<Time> first_bound_at;  // when a bound pod was seen first
   Duration timeout{};
   Duration partial_timeout{};
+  std::string create_error;  // what the Job controller said last of a pod it could not make
 };
 
 struct LandingResult {
@@ -33,5 +35,9 @@ struct LandingResult {
 };
 
 [[nodiscard]] LandingResult JudgeLanding(const LandingInput& input, Time now);
+
+// The message of the newest event in an EventList, shortened to fit a condition; "" when there is
+// none.
+[[nodiscard]] std::string NewestMessage(const Json& events);
 
 }  // namespace tutti::reconciler

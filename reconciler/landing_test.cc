@@ -127,5 +127,18 @@ TEST_F(LandingTest, TheMessageIsThatOfAPodThatItselfDoesNotFit) {
   EXPECT_NE(Judge(60s).message.find("pod pod-2: Insufficient nvidia.com/gpu"), std::string::npos);
 }
 
+TEST_F(LandingTest, TheNewestEventSpeaks) {
+  const auto events = Json::Parse(R"({"items":[
+    {"message":"old","lastTimestamp":"2026-11-30T09:00:00Z"},
+    {"message":"new","lastTimestamp":null,"series":{"lastObservedTime":"2026-11-30T09:00:09.5Z"}},
+    {"message":"older","eventTime":"2026-11-30T08:00:00.000000Z"}]})");
+  ASSERT_TRUE(events);
+  EXPECT_EQ(NewestMessage(*events), "new");
+  EXPECT_EQ(NewestMessage(Json()), "");
+  const Json long_one = Json::Obj(
+      {{"items", Json::Arr({Json::Obj({{"message", std::string(499, 'x') + "\u00e4\u00e4"}})})}});
+  EXPECT_EQ(NewestMessage(long_one), std::string(499, 'x') + "…");
+}
+
 }  // namespace
 }  // namespace tutti::reconciler

@@ -24,6 +24,18 @@ enum class GangApi {
   kV1Beta1,   // scheduling.k8s.io/v1beta1 of Kubernetes 1.37
 };
 
+// Whether native gangs hold on this cluster, and how that is known.
+struct GangFinding {
+  enum class State {
+    kOff,          // not used: by configuration, or not served
+    kUnproven,     // served, and taken on trust so far
+    kGates,        // proved: a pod that is alone in its gang is not started
+    kDoesNotGate,  // proved: it is, so groups are not used
+  };
+  State state = State::kUnproven;
+  std::string message;  // for a person: why; which component lacks which feature gate
+};
+
 // What a released gang's Job gets to keep its pods near the plan.
 enum class Steering {
   kNone,          // the scheduler chooses

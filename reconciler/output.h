@@ -23,6 +23,12 @@ struct Effect {
   std::vector<api::WriteRequest> writes;
 };
 
+// A GET whose answer a decision waits for (Core::OnRead). Rare: what is asked often is watched.
+struct Read {
+  uint64_t token = 0;
+  std::string path;  // with query, from "/api…"
+};
+
 struct EventRecord {
   std::string api_version;
   std::string kind;
@@ -77,6 +83,7 @@ struct MetricSample {
 
 struct Output {
   std::vector<Effect> effects;
+  std::vector<Read> reads;
   std::vector<EventRecord> events;
   std::vector<HistoryRow> history;
   std::vector<MetricSample> metrics;

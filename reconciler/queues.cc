@@ -6,11 +6,14 @@
 
 #include "base/names.h"
 #include "reconciler/core.h"
+#include "reconciler/status.h"
 
 namespace tutti::reconciler {
 namespace {
 
 constexpr std::string_view kCapacityCondition = "tutti.dev/Capacity";
+constexpr std::string_view kGangCondition = "tutti.dev/NativeGangs";
+constexpr Duration kLastQueueRetry = std::chrono::minutes(5);
 
 Json UsageList(const engine::QueueReport& report, bool admitted_only, bool with_borrowed) {
   Json list = Json::Arr();
@@ -100,13 +103,21 @@ void Core::EmitQueueWrite(const std::string& order_key, api::WriteRequest write)
   out_.effects.push_back(std::move(effect));
 }
 
+Time Core::NextQueueWrite(const QueueState& state) const {
+  // The first failure is usually a stale version; a write refused for good must not go on at the
+  // full pace.
+  const Duration wait =
+      state.failures > 1 ? Backoff(state.failures, options_.queue_status_interval, kLastQueueRetry)
+                         : options_.queue_status_interval;
+  return state.last_write + wait;
+}
+
 void Core::ReconcileQueues() {
   const std::set<std::string> due = std::exchange(dirty_queues_, {});
   for (const std::string& order_key : due) {
     const auto state = queue_states_.find(order_key);
     if (state != queue_states_.end() &&
-        (state->second.in_flight ||
-         now_ < state->second.last_write + options_.queue_status_interval)) {
+        (state->second.in_flight || now_ < NextQueueWrite(state->second))) {
       dirty_queues_.insert(order_key);
       continue;
     }
@@ -202,6 +213,23 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
       modes.empty() ? "No flavor of this queue exists" : "Capacity check per flavor: " + modes;
   capacity.observed_generation = queue->meta.generation;
   api::SetCondition(conditions, std::move(capacity), now_);
+
+  if (!gang_finding_.message.empty()) {  // known by now
+    using State = GangFinding::State;
+    const State state = gang_finding_.state;
+    api::Condition gangs;
+    gangs.type = kGangCondition;
+    gangs.status = state == State::kGates      ? "True"
+                   : state == State::kUnproven ? "Unknown"
+                                               : "False";
+    gangs.reason = state == State::kGates         ? "Proven"
+                   : state == State::kUnproven    ? "Unproven"
+                   : state == State::kDoesNotGate ? "NotGating"
+                                                  : "Off";
+    gangs.message = gang_finding_.message;
+    gangs.observed_generation = queue->meta.generation;
+    api::SetCondition(conditions, std::move(gangs), now_);
+  }
 
   Json status = Json::Obj();
   status.Set("conditions", api::ToJson(conditions));

@@ -3,6 +3,7 @@
 // landing watch, and taking a job back. See core.h.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/names.h"
 #include "reconciler/core.h"
@@ -15,14 +16,15 @@ namespace tutti::reconciler {
 namespace {
 
 constexpr std::string_view kMainPodSet = "main";
-// A PodGroup without pods that is still there so long after its deletion has no controller.
-constexpr Duration kGroupGrace = std::chrono::seconds(10);
 // So many refusals of the release in a row, and the job makes room for others.
 constexpr int kMaxRefusals = 3;
+// So long before a gang is taken back the reason is looked for.
+constexpr Duration kAskBefore = std::chrono::seconds(3);
 
-std::string GroupLabelOf(const api::Job& job) {
-  const auto parsed = Json::Parse(job.template_json);
-  return parsed ? (*parsed)["metadata"]["labels"][names::kPodGroupLabel].AsString() : "";
+// The Job controller's word on pods that it can't make is an event, nothing else.
+std::string FailedCreatePath(const api::Job& job) {
+  return "/api/v1/namespaces/" + job.meta.ns +
+         "/events?fieldSelector=reason%3DFailedCreate%2CinvolvedObject.uid%3D" + job.meta.uid;
 }
 
 // Kueue writes the ClusterQueue's name as a label only where it is a valid label value.
@@ -31,58 +33,6 @@ bool IsDnsLabel(std::string_view name) {
 }
 
 }  // namespace
-
-std::vector<api::WriteRequest> Core::DeleteGroups(const std::string& job_uid) const {
-  std::vector<api::WriteRequest> writes;
-  if (options_.gang_api == GangApi::kNone) {
-    return writes;
-  }
-  for (const api::PodGroup* group : world_.GroupsOf(job_uid)) {
-    if (!group->meta.deleted.has_value()) {
-      writes.push_back(DeleteGroup(options_.gang_api, *group));
-    }
-  }
-  return writes;
-}
-
-bool Core::StripStuckGroups(Unit& unit) {
-  std::vector<const api::PodGroup*> stuck;
-  const std::vector<const api::Pod*> pods = world_.PodsOf(unit.job_uid);
-  for (const api::PodGroup* group : world_.GroupsOf(unit.job_uid)) {
-    const bool in_use = std::any_of(pods.begin(), pods.end(), [&](const api::Pod* pod) {
-      return !pod->Terminal() && pod->scheduling_group == group->meta.name;
-    });
-    if (group->meta.deleted.has_value() && !group->meta.finalizers.empty() && !in_use) {
-      stuck.push_back(group);
-    }
-  }
-  if (stuck.empty() || options_.gang_api == GangApi::kNone) {
-    unit.group_stuck_since = kNoTime;
-    return false;
-  }
-  if (unit.group_stuck_since == kNoTime) {
-    unit.group_stuck_since = now_;
-  }
-  if (now_ < unit.group_stuck_since + kGroupGrace) {
-    WakeAt(unit, unit.group_stuck_since + kGroupGrace);
-    return true;
-  }
-  std::vector<api::WriteRequest> writes;
-  for (const api::PodGroup* group : stuck) {
-    writes.push_back(StripGroup(options_.gang_api, group->meta.Key()));
-  }
-  unit.group_stuck_since = kNoTime;
-  if (const auto job = world_.job_by_uid.find(unit.job_uid); job != world_.job_by_uid.end()) {
-    if (const auto object = world_.jobs.Find(job->second)) {
-      Event(*object, /*warning=*/true, "GroupFinalizerRemoved",
-            "PodGroup " + stuck.front()->meta.name +
-                " was not let go after its last pod: is the feature gate GenericWorkload on in the "
-                "kube-controller-manager?");
-    }
-  }
-  Emit(unit, std::move(writes));
-  return true;
-}
 
 void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
                      std::string_view reason, std::string_view cause, const std::string& message,
@@ -95,6 +45,9 @@ void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workl
   api::Workload next = workload;
   if (!Evict(next.status, reason, cause, message, requeue_at, now_)) {
     return;
+  }
+  if (reason == reason::kDeactivated) {
+    ForgetRequeues(next.status);
   }
   std::vector<api::WriteRequest> writes = {ApplyStatus(next)};
   if (job != nullptr && !job->suspend) {
@@ -223,59 +176,6 @@ void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workloa
   }
 }
 
-std::optional<std::vector<api::WriteRequest>> Core::PrepareGroup(Unit& unit, const api::Job& job,
-                                                                 const api::Workload& workload,
-                                                                 int32_t needed,
-                                                                 std::string& name) {
-  std::vector<api::WriteRequest> writes;
-  if (options_.gang_api == GangApi::kNone) {
-    return writes;
-  }
-  if (unit.refs.preset_group.empty()) {
-    if (needed <= 1) {
-      return writes;
-    }
-    for (int number = TotalEvictions(workload.status) + 1;; ++number) {
-      name = GroupName(job.meta.name, workload.meta.uid, number);
-      const auto existing = world_.groups.Find({job.meta.ns, name});
-      if (existing == nullptr) {
-        writes.push_back(
-            CreateGroup(options_.gang_api, job, name, needed, unit.refs.priority_class));
-        return writes;
-      }
-      if (CanAdopt(*existing, job, needed)) {
-        return writes;  // created before a crash
-      }
-    }
-  }
-  // The user named the group in the template: the name is fixed, so its last use must be over
-  // first.
-  const std::string& preset = unit.refs.preset_group;
-  for (const api::Pod* pod : world_.PodsOf(unit.job_uid)) {
-    if (!pod->Terminal() && pod->scheduling_group == preset) {
-      return std::nullopt;  // a pod's end comes back here
-    }
-  }
-  const auto existing = world_.groups.Find({job.meta.ns, preset});
-  if (existing == nullptr) {
-    writes.push_back(
-        CreateGroup(options_.gang_api, job, preset, std::max(needed, 1), unit.refs.priority_class));
-    return writes;
-  }
-  if (OwningJob(existing->meta) != job.meta.uid) {
-    return writes;  // the user's own
-  }
-  if (CanAdopt(*existing, job, std::max(needed, 1))) {
-    return writes;
-  }
-  if (!existing->meta.deleted.has_value()) {
-    Emit(unit, {DeleteGroup(options_.gang_api, *existing)});
-  } else {
-    StripStuckGroups(unit);
-  }
-  return std::nullopt;  // its end comes back here
-}
-
 void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& workload) {
   if (!RestoreWindowOpen(job)) {
     return;  // old pods are winding down; the Job's status comes back here
@@ -312,12 +212,17 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
   } else if (options_.steering != Steering::kNone) {
     info.preferred_nodes = unit.planned_nodes;
   }
-  auto prepared =
-      PrepareGroup(unit, job, workload, info.parallelism.value_or(job.GangSize()), info.group_name);
-  if (!prepared.has_value()) {
+  GroupPlan plan = PlanGroup(unit, job, workload, info.parallelism.value_or(job.GangSize()));
+  if (unit.in_flight != 0 || plan.kind == GroupPlan::Kind::kWait) {
     return;
   }
-  std::vector<api::WriteRequest> writes = std::move(*prepared);
+  if (plan.kind == GroupPlan::Kind::kRefused) {
+    EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced,
+              "The job can't be released: " + plan.reason, /*back_off=*/true);
+    return;
+  }
+  info.group_name = std::move(plan.name);
+  std::vector<api::WriteRequest> writes = std::move(plan.writes);
   auto start = StartPatch(job, workload, info);
   if (!start) {
     api::Workload next = workload;
@@ -333,11 +238,18 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
   unit.released_at = now_;
   unit.first_bound_at.reset();
   unit.landed = false;
-  Event(job, /*warning=*/false, "Started", "Admitted by clusterQueue " + admission.cluster_queue);
-  History(HistoryKind::kReleased, unit, &workload, info.group_name.empty() ? "Plain" : "Gang",
-          info.group_name);
-  Count("tutti_released_gangs_total", {{"cluster_queue", admission.cluster_queue}});
+  unit.releasing = info.group_name;
   Emit(unit, std::move(writes));
+}
+
+void Core::TellRelease(Unit& unit, const api::Job& job, const api::Workload& workload) {
+  const std::string group = *std::exchange(unit.releasing, std::nullopt);
+  const std::string queue = workload.status.admission.has_value()
+                                ? workload.status.admission->cluster_queue
+                                : std::string();
+  Event(job, /*warning=*/false, "Started", "Admitted by clusterQueue " + queue);
+  History(HistoryKind::kReleased, unit, &workload, group.empty() ? "Plain" : "Gang", group);
+  Count("tutti_released_gangs_total", {{"cluster_queue", queue}});
 }
 
 void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& workload) {
@@ -356,6 +268,20 @@ void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& wo
     unit.first_bound_at = now_;
   }
   input.first_bound_at = unit.first_bound_at;
+  if (const api::PodGroup* theirs = world_.ControllersGroupOf(unit.job_uid);
+      theirs != nullptr && !input.group.empty()) {
+    job_controller_groups_ = true;
+    EvictUnit(unit, &job, workload, reason::kGangRestart, reason::kOtherGroup,
+              "The Job controller has put the job into PodGroup " + theirs->meta.name +
+                  " (feature gate WorkloadWithJob): it starts again in that group",
+              /*back_off=*/false);
+    return;
+  }
+  const std::string events = FailedCreatePath(job);
+  if (const auto read = unit.reads.find(events);
+      read != unit.reads.end() && read->second.has_value() && *read->second) {
+    input.create_error = NewestMessage(**read->second);
+  }
   const LandingResult result = JudgeLanding(input, now_);
   switch (result.kind) {
     case LandingResult::Kind::kLanded:
@@ -366,9 +292,15 @@ void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& wo
               std::chrono::duration<double>(now_ - unit.released_at).count());
       WatchRunning(unit, job, workload);
       return;
-    case LandingResult::Kind::kWaiting:
-      WakeAt(unit, result.look_again_at);
+    case LandingResult::Kind::kWaiting: {
+      // Pods that don't exist shortly before the end are refused by something: by what?
+      const Time ask_at = result.look_again_at - kAskBefore;
+      if (result.live < input.needed && now_ >= ask_at) {
+        Ask(unit, events);
+      }
+      WakeAt(unit, now_ < ask_at ? ask_at : result.look_again_at);
       return;
+    }
     case LandingResult::Kind::kTakeBack:
       EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced, result.message,
                 /*back_off=*/true);
@@ -391,35 +323,14 @@ void Core::WatchRunning(Unit& unit, const api::Job& job, const api::Workload& wo
       unplaced = pod;
     }
   }
+  if (HelpReplacement(unit, job, workload, unplaced, live)) {
+    return;
+  }
   if (unplaced == nullptr) {
     unit.unplaced_since.reset();
     return;
   }
-  // A member was lost and its replacement has no node yet. The scheduler lets it pass only when the
-  // group's quorum is met by live pods; members that have finished don't count.
-  if (options_.gang_api != GangApi::kNone && !unplaced->scheduling_group.empty()) {
-    const auto group = world_.groups.Find({job.meta.ns, unplaced->scheduling_group});
-    const bool ours = group == nullptr || OwningJob(group->meta) == unit.job_uid;
-    if (group != nullptr && ours && group->min_count > live) {
-      Event(job, /*warning=*/false, "GroupOpened",
-            "Replacement pod " + unplaced->meta.name +
-                " passes without the whole gang: " + std::to_string(live) +
-                " live pods are left of " + std::to_string(group->min_count));
-      Emit(unit, OpenGroup(options_.gang_api, job, *group, unit.refs.priority_class));
-      return;
-    }
-    if (group == nullptr) {
-      // Deleted for opening, and the last write was lost.
-      api::PodGroup lost;
-      lost.meta.name = unplaced->scheduling_group;
-      lost.meta.ns = job.meta.ns;
-      lost.meta.deleted = now_;
-      auto writes = OpenGroup(options_.gang_api, job, lost, unit.refs.priority_class);
-      writes.erase(writes.begin());  // nothing to strip
-      Emit(unit, std::move(writes));
-      return;
-    }
-  }
+  // A member was lost and its replacement has no node yet.
   if (!unit.unplaced_since.has_value()) {
     unit.unplaced_since = now_;
     // Promise the missing members a place, so that nobody else is admitted on it.

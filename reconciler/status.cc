@@ -159,6 +159,13 @@ bool Requeue(api::WorkloadStatus& status, std::string_view reason, const std::st
   return !(status == before);
 }
 
+bool ForgetRequeues(api::WorkloadStatus& status) {
+  const bool known = status.requeue_count.has_value() || status.requeue_at.has_value();
+  status.requeue_count.reset();
+  status.requeue_at.reset();
+  return known;
+}
+
 bool Unreserve(api::WorkloadStatus& status, std::string_view reason, const std::string& message,
                Time now) {
   return SetPendingReason(status, reason, message, {}, now);

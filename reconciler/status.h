@@ -21,6 +21,10 @@ inline constexpr std::string_view kInadmissible = "Inadmissible";
 inline constexpr std::string_view kAdmissionGated = "AdmissionGated";
 inline constexpr std::string_view kPodsReadyTimeout = "PodsReadyTimeout";
 inline constexpr std::string_view kNotPlaced = "NotPlaced";
+// The gang starts again as a whole, at once and with its old place in the queue; our own reason.
+inline constexpr std::string_view kGangRestart = "GangRestart";
+inline constexpr std::string_view kMemberLost = "MemberLost";
+inline constexpr std::string_view kOtherGroup = "OtherGroup";
 inline constexpr std::string_view kDeactivated = "Deactivated";
 inline constexpr std::string_view kClusterQueueStopped = "ClusterQueueStopped";
 inline constexpr std::string_view kLocalQueueStopped = "LocalQueueStopped";
@@ -28,6 +32,7 @@ inline constexpr std::string_view kBackoffFinished = "BackoffFinished";
 inline constexpr std::string_view kClusterQueueRestarted = "ClusterQueueRestarted";
 inline constexpr std::string_view kLocalQueueRestarted = "LocalQueueRestarted";
 inline constexpr std::string_view kReactivated = "Reactivated";
+inline constexpr std::string_view kGangRestarts = "GangRestarts";
 }  // namespace reason
 
 // The status as one server-side apply of its owner, guarded by resourceVersion.
@@ -56,6 +61,10 @@ bool EndEviction(api::WorkloadStatus& status, Time now);
 // Back into the queue: Requeued=True, requeueAt gone.
 bool Requeue(api::WorkloadStatus& status, std::string_view reason, const std::string& message,
              Time now);
+
+// A deactivated workload starts counting anew (Kueue's API doc of requeueState.count: nothing else
+// resets it, a landing neither).
+bool ForgetRequeues(api::WorkloadStatus& status);
 
 // Quota lost although nothing was started (the queue was stopped or vanished).
 bool Unreserve(api::WorkloadStatus& status, std::string_view reason, const std::string& message,

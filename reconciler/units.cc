@@ -91,6 +91,13 @@ void Core::Forget(const api::ObjectKey& key) {
   if (unit.wake_at != kNoTime) {
     timers_.erase({unit.wake_at, key});
   }
+  if (const auto preset = units_of_preset_.find({key.ns, unit.refs.preset_group});
+      preset != units_of_preset_.end()) {
+    preset->second.erase(key);
+    if (preset->second.empty()) {
+      units_of_preset_.erase(preset);
+    }
+  }
   units_.erase(found);
 }
 
@@ -153,6 +160,9 @@ void Core::ReconcileUnit(Unit& unit) {
       ReconcileWithoutJob(unit, *workload);
     }
     return;
+  }
+  if (unit.releasing.has_value() && !job->suspend && workload != nullptr) {
+    TellRelease(unit, *job, *workload);
   }
   bool success = false;
   std::string message;
@@ -447,6 +457,9 @@ bool Core::SyncSpec(Unit& unit, const api::Job& job, const api::Workload& worklo
 
 bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
                    std::vector<api::WriteRequest> with_restore) {
+  unit.releasing.reset();
+  unit.reads.clear();
+  unit.group_since = kNoTime;
   unit.released_at = kNoTime;
   unit.first_bound_at.reset();
   unit.landed = false;
@@ -480,8 +493,15 @@ void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload
   api::Workload next = workload;
   EndEviction(next.status, now_);
   const auto backoff = workload.status.requeue_at;
+  const bool at_once =
+      api::FindCondition(workload.status.conditions, "Evicted")->reason == reason::kGangRestart;
+  if (at_once) {
+    Requeue(next.status, reason::kGangRestarts, "The gang starts again as a whole", now_);
+  }
   if (StopJob(unit, job, workload, {ApplyStatus(next)})) {
-    LeaveEngine(unit);
+    if (!at_once) {
+      LeaveEngine(unit);  // else it goes from reserved to pending in one step: no gap for others
+    }
     History(HistoryKind::kRequeued, unit, &next,
             api::FindCondition(workload.status.conditions, "Evicted")->reason,
             backoff.has_value() ? "not before " + FormatTime(*backoff) : "");
@@ -502,6 +522,10 @@ bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
     return false;
   }
   if (!workload.active) {
+    api::Workload next = workload;
+    if (ForgetRequeues(next.status)) {
+      Emit(unit, {ApplyStatus(next)});
+    }
     return false;
   }
   if (!IsFalse(workload.status.conditions, "Requeued")) {
@@ -669,6 +693,9 @@ void Core::Shape(Unit& unit, const api::Workload& workload) {
   const std::string text =
       workload.pod_sets.empty() ? "{}" : workload.pod_sets.front().template_json;
   unit.refs = RefsOf(text);
+  if (!unit.refs.preset_group.empty()) {
+    units_of_preset_[{unit.key.ns, unit.refs.preset_group}].insert(unit.key);
+  }
   const api::PodContext context = world_.ContextOf(unit.key.ns, unit.refs.runtime_class);
   const std::string context_id = context.limit_ranges.empty() && context.runtime_class == nullptr
                                      ? ""
@@ -688,10 +715,12 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
   input.uid =
       job != nullptr ? job->meta.uid : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
   input.queue_time = workload.meta.created;
+  std::shared_ptr<const api::Job> owner;
   if (const auto found = world_.job_by_uid.find(unit.job_uid); found != world_.job_by_uid.end()) {
-    if (const auto owner = world_.jobs.Find(found->second)) {
-      input.queue_time = owner->meta.created;
-    }
+    owner = world_.jobs.Find(found->second);
+  }
+  if (owner != nullptr) {
+    input.queue_time = owner->meta.created;
   }
   const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
   if (evicted != nullptr && evicted->status == "True" &&
@@ -699,6 +728,9 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
     input.queue_time = evicted->last_transition;
   }
   input.misconfigured = workload.problem.empty() ? unit.shaped.problem : workload.problem;
+  if (input.misconfigured.empty() && owner != nullptr) {
+    input.misconfigured = GroupProblem(unit, *owner);
+  }
   for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
     const api::PodSet& spec = workload.pod_sets[i];
     engine::PodSetInput pod_set;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reconciler/world.h"
 
+#include "reconciler/gang.h"
+
 namespace tutti::reconciler {
 
 std::string OwningJob(const api::ObjectMeta& meta) {
@@ -33,11 +35,25 @@ std::vector<const api::PodGroup*> World::GroupsOf(const std::string& job_uid) co
     return out;
   }
   for (const api::ObjectKey& key : it->second) {
-    if (const auto group = groups.Find(key)) {
+    if (const auto group = groups.Find(key); group != nullptr && MadeFor(*group, job_uid)) {
       out.push_back(group.get());
     }
   }
   return out;
+}
+
+const api::PodGroup* World::ControllersGroupOf(const std::string& job_uid) const {
+  const auto it = groups_by_job.find(job_uid);
+  if (it == groups_by_job.end()) {
+    return nullptr;
+  }
+  for (const api::ObjectKey& key : it->second) {
+    if (const auto group = groups.Find(key);
+        group != nullptr && MadeByController(*group, job_uid)) {
+      return group.get();
+    }
+  }
+  return nullptr;
 }
 
 int32_t World::ActivePods(const std::string& job_uid) const {

@@ -38,7 +38,10 @@ struct World {
   std::map<std::string, std::set<api::ObjectKey>> groups_by_job;  // UID of an owning Job
 
   [[nodiscard]] std::vector<const api::Pod*> PodsOf(const std::string& job_uid) const;
+  // Those made for this job alone (gang.h, MadeFor).
   [[nodiscard]] std::vector<const api::PodGroup*> GroupsOf(const std::string& job_uid) const;
+  // The one that the Job controller made for the job by itself; nullptr when there is none.
+  [[nodiscard]] const api::PodGroup* ControllersGroupOf(const std::string& job_uid) const;
   // Pods that are neither terminal nor being deleted.
   [[nodiscard]] int32_t ActivePods(const std::string& job_uid) const;
   [[nodiscard]] api::PodContext ContextOf(const std::string& ns,

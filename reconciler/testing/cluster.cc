@@ -8,63 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "base/names.h"
-#include "reconciler/gang.h"
+#include "reconciler/testing/objects.h"
 
 namespace tutti::reconciler::testing {
-namespace {
 
 using api::Kind;
 using api::ResourceOf;
-
-api::Resource GroupResource() {
-  return PodGroupResource(GangApi::kV1Alpha2);
-}
-
-int64_t RequestOf(const Json& pod_or_template, const std::string& resource) {
-  int64_t sum = 0;
-  for (const Json& container : pod_or_template["spec"]["containers"].AsArray()) {
-    const auto quantity = api::Quantity::FromJson(container["resources"]["requests"][resource]);
-    sum += quantity ? api::ToAmount(resource, *quantity) : 0;
-  }
-  return sum;
-}
-
-bool Terminal(const Json& pod) {
-  const std::string& phase = pod["status"]["phase"].AsString();
-  return phase == "Succeeded" || phase == "Failed";
-}
-
-const std::string& JobUidOf(const Json& pod) {
-  static const std::string kNone;
-  const auto& owners = pod["metadata"]["ownerReferences"].AsArray();
-  return owners.empty() ? kNone : owners.front()["uid"].AsString();
-}
-
-api::ObjectKey KeyOf(const Json& object) {
-  return {object["metadata"]["namespace"].AsString(), object["metadata"]["name"].AsString()};
-}
-
-// Every member of `wanted` has that value already (null = absent).
-bool Has(const Json& current, const Json& wanted) {
-  for (const auto& [key, value] : wanted.AsObject()) {
-    if (!(current[key] == value)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-bool JobDone(const Json& job) {
-  for (const Json& condition : job["status"]["conditions"].AsArray()) {
-    const std::string& type = condition["type"].AsString();
-    if ((type == "Complete" || type == "Failed") && condition["status"].AsString() == "True") {
-      return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
 
 Cluster::Cluster(Options options, uint64_t seed)
     : options_(std::move(options)), random_(seed), now_(*ParseTime("2026-11-30T09:00:00Z")) {
@@ -109,6 +58,14 @@ Cluster::Cluster(Options options, uint64_t seed)
       if (!old_object["spec"]["suspend"].AsBool() || !suspended || status["active"].AsInt() > 0) {
         return Fail(ErrorCode::kInvalid, "spec.template: field is immutable");
       }
+    }
+    return {};
+  });
+  // Fields of a gate that is off are dropped without a word.
+  server_.AddAdmission([this](const api::WriteRequest& request, std::string_view, const Json&,
+                              Json& object) -> Status {
+    if (request.resource.kind == "PodGroup" && !claim_server_) {
+      object.At("spec").Erase("resourceClaims");
     }
     return {};
   });
@@ -228,14 +185,24 @@ void Cluster::Submit(const JobSpec& job) {
   if (!job.preset_group.empty()) {
     pod_spec.Set("schedulingGroup", Json::Obj({{"podGroupName", job.preset_group}}));
   }
-  auto created = server_.Create(
-      ResourceOf(Kind::kJob),
-      Json::Obj(
-          {{"metadata",
-            Json::Obj({{"name", job.name}, {"namespace", job.ns}, {"labels", std::move(labels)}})},
-           {"spec", Json::Obj({{"parallelism", job.pods},
-                               {"completions", job.pods},
-                               {"template", Json::Obj({{"spec", std::move(pod_spec)}})}})}}));
+  if (!job.claims.empty()) {
+    pod_spec.Set("resourceClaims", Json::Parse(job.claims).value());
+  }
+  Json metadata =
+      Json::Obj({{"name", job.name}, {"namespace", job.ns}, {"labels", std::move(labels)}});
+  if (!job.gang_claims.empty()) {
+    metadata.Set("annotations",
+                 Json::Obj({{std::string(names::kGangClaimsAnnotation), job.gang_claims}}));
+  }
+  Json spec = Json::Obj({{"parallelism", job.pods},
+                         {"completions", job.pods},
+                         {"template", Json::Obj({{"spec", std::move(pod_spec)}})}});
+  if (job.indexed) {
+    spec.Set("completionMode", "Indexed");
+  }
+  auto created =
+      server_.Create(ResourceOf(Kind::kJob),
+                     Json::Obj({{"metadata", std::move(metadata)}, {"spec", std::move(spec)}}));
   ASSERT_TRUE(created) << created.error().message;
   run_time_[(*created)["metadata"]["uid"].AsString()] = job.runs_for;
 }
@@ -263,7 +230,14 @@ void Cluster::DeleteJob(const api::ObjectKey& key) {
 }
 
 void Cluster::KillPod(const api::ObjectKey& key) {
-  if (server_.Get(ResourceOf(Kind::kPod), key)) {
+  const auto pod = server_.Get(ResourceOf(Kind::kPod), key);
+  if (pod && (*pod)["metadata"]["deletionTimestamp"].IsNull()) {
+    if ((*pod)["spec"]["nodeName"].AsString().empty() &&
+        !(*pod)["metadata"]["finalizers"].AsArray().empty()) {
+      EXPECT_TRUE(
+          server_.MergePatch(ResourceOf(Kind::kPod), key,
+                             Json::Obj({{"metadata", Json::Obj({{"finalizers", Json()}})}})));
+    }
     EXPECT_TRUE(server_.Delete(ResourceOf(Kind::kPod), key));
   }
 }
@@ -277,183 +251,6 @@ void Cluster::SetStatus(const api::Resource& resource, const api::ObjectKey& key
       server_.MergePatch(resource, key, Json::Obj({{"status", std::move(status)}}), "status"));
 }
 
-void Cluster::RunJobController() {
-  const auto pods = server_.List(ResourceOf(Kind::kPod));
-  for (const Json& job : server_.List(ResourceOf(Kind::kJob))) {
-    if (JobDone(job)) {
-      continue;
-    }
-    const api::ObjectKey key = KeyOf(job);
-    const std::string& uid = job["metadata"]["uid"].AsString();
-    int64_t active = 0;
-    int64_t succeeded = 0;
-    std::vector<api::ObjectKey> live;
-    for (const Json& pod : pods) {
-      if (JobUidOf(pod) != uid) {
-        continue;
-      }
-      if (pod["status"]["phase"].AsString() == "Succeeded") {
-        ++succeeded;
-      } else if (!Terminal(pod)) {
-        ++active;
-        live.push_back(KeyOf(pod));
-      }
-    }
-    const int64_t completions = job["spec"]["completions"].AsInt(1);
-    const bool suspend = job["spec"]["suspend"].AsBool();
-    if (suspend) {
-      for (const api::ObjectKey& pod : live) {
-        KillPod(pod);
-      }
-      SetStatus(ResourceOf(Kind::kJob), key,
-                Json::Obj({{"active", 0},
-                           {"startTime", Json()},
-                           {"succeeded", succeeded},
-                           {"conditions",
-                            Json::Arr({Json::Obj({{"type", "Suspended"}, {"status", "True"}})})}}));
-      continue;
-    }
-    if (succeeded >= completions) {
-      SetStatus(ResourceOf(Kind::kJob), key,
-                Json::Obj({{"active", 0},
-                           {"succeeded", succeeded},
-                           {"conditions",
-                            Json::Arr({Json::Obj({{"type", "Complete"}, {"status", "True"}})})}}));
-      continue;
-    }
-    const int64_t wanted =
-        std::min({job["spec"]["parallelism"].AsInt(1), completions - succeeded, pod_limit_});
-    for (; active < wanted; ++active) {
-      Json pod_template = job["spec"]["template"];
-      Json metadata = pod_template["metadata"];
-      metadata.Set("name", key.name + "-" + std::to_string(next_pod_++));
-      metadata.Set("namespace", key.ns);
-      metadata.Set("ownerReferences", Json::Arr({Json::Obj({{"apiVersion", "batch/v1"},
-                                                            {"kind", "Job"},
-                                                            {"name", key.name},
-                                                            {"uid", uid},
-                                                            {"controller", true}})}));
-      Json spec = pod_template["spec"];
-      const std::string& group = metadata["labels"][names::kPodGroupLabel].AsString();
-      if (!group.empty() && options_.gang_api != GangApi::kNone) {
-        spec.Set("schedulingGroup", Json::Obj({{"podGroupName", group}}));
-      }
-      EXPECT_TRUE(server_.Create(ResourceOf(Kind::kPod),
-                                 Json::Obj({{"metadata", std::move(metadata)},
-                                            {"spec", std::move(spec)},
-                                            {"status", Json::Obj({{"phase", "Pending"}})}})));
-    }
-    Json status = Json::Obj(
-        {{"active", active},
-         {"succeeded", succeeded},
-         {"conditions", Json::Arr({Json::Obj({{"type", "Suspended"}, {"status", "False"}})})}});
-    if (job["status"]["startTime"].IsNull()) {
-      status.Set("startTime", FormatTime(now_));
-    } else {
-      status.Set("startTime", job["status"]["startTime"]);
-    }
-    SetStatus(ResourceOf(Kind::kJob), key, std::move(status));
-  }
-}
-
-void Cluster::RunScheduler() {
-  if (!scheduler_on_) {
-    return;
-  }
-  struct Room {
-    int64_t cpu = 0;
-    int64_t gpus = 0;
-    bool open = true;
-  };
-  std::map<std::string, Room> rooms;
-  for (const Json& node : server_.List(ResourceOf(Kind::kNode))) {
-    Room& room = rooms[node["metadata"]["name"].AsString()];
-    room.cpu = api::ToAmount("cpu", *api::Quantity::FromJson(node["status"]["allocatable"]["cpu"]));
-    if (const Json* gpus = node["status"]["allocatable"].Find("nvidia.com/gpu")) {
-      room.gpus = api::ToAmount("nvidia.com/gpu", *api::Quantity::FromJson(*gpus));
-    }
-    room.open = !node["spec"]["unschedulable"].AsBool();
-  }
-  std::map<std::string, std::vector<Json>> waiting;  // group (or pod) -> unbound pods
-  std::map<std::string, int64_t> members;            // group -> live pods
-  std::map<std::string, int64_t> bound;
-  for (const Json& pod : server_.List(ResourceOf(Kind::kPod))) {
-    if (Terminal(pod)) {
-      continue;
-    }
-    const std::string ns = pod["metadata"]["namespace"].AsString();
-    const std::string& group = pod["spec"]["schedulingGroup"]["podGroupName"].AsString();
-    const std::string& node = pod["spec"]["nodeName"].AsString();
-    const std::string id =
-        group.empty() ? ns + "//" + pod["metadata"]["name"].AsString() : ns + "/" + group;
-    ++members[id];
-    if (!node.empty()) {
-      ++bound[id];
-      if (const auto room = rooms.find(node); room != rooms.end()) {
-        room->second.cpu -= RequestOf(pod, "cpu");
-        room->second.gpus -= RequestOf(pod, "nvidia.com/gpu");
-      }
-    } else {
-      waiting[id].push_back(pod);
-    }
-  }
-  for (const auto& [id, pods] : waiting) {
-    int64_t quorum = 1;
-    if (id.find("//") == std::string::npos) {
-      const auto slash = id.find('/');
-      const auto group = server_.Get(GroupResource(), {id.substr(0, slash), id.substr(slash + 1)});
-      if (!group) {
-        continue;  // pods wait for their group
-      }
-      quorum = (*group)["spec"]["schedulingPolicy"]["gang"]["minCount"].AsInt(0);
-      if (members[id] < quorum) {
-        continue;  // gated
-      }
-    }
-    auto trial = rooms;
-    std::vector<std::pair<api::ObjectKey, std::string>> plan;
-    for (const Json& pod : pods) {
-      // Spreads: the node with most room, as the default scheduler does.
-      std::string best;
-      for (const auto& [name, room] : trial) {
-        if (room.open && room.cpu >= RequestOf(pod, "cpu") &&
-            room.gpus >= RequestOf(pod, "nvidia.com/gpu") &&
-            (best.empty() || room.cpu > trial[best].cpu)) {
-          best = name;
-        }
-      }
-      if (best.empty()) {
-        continue;
-      }
-      trial[best].cpu -= RequestOf(pod, "cpu");
-      trial[best].gpus -= RequestOf(pod, "nvidia.com/gpu");
-      plan.emplace_back(KeyOf(pod), best);
-    }
-    if (bound[id] + static_cast<int64_t>(plan.size()) < quorum || plan.empty()) {
-      continue;
-    }
-    rooms = std::move(trial);
-    for (const auto& [key, node] : plan) {
-      EXPECT_TRUE(server_.MergePatch(ResourceOf(Kind::kPod), key,
-                                     Json::Obj({{"spec", Json::Obj({{"nodeName", node}})}})));
-    }
-  }
-}
-
-void Cluster::RunKubelets() {
-  for (const Json& pod : server_.List(ResourceOf(Kind::kPod))) {
-    if (Terminal(pod) || pod["spec"]["nodeName"].AsString().empty()) {
-      continue;
-    }
-    const std::string& uid = pod["metadata"]["uid"].AsString();
-    const Time start = started_.emplace(uid, now_).first->second;
-    const auto runs_for = run_time_.find(JobUidOf(pod));
-    if (runs_for != run_time_.end() && now_ - start >= runs_for->second) {
-      SetStatus(ResourceOf(Kind::kPod), KeyOf(pod), Json::Obj({{"phase", "Succeeded"}}));
-    }
-  }
-}
-
 void Cluster::Feed(const kube::FakeApiServer::Event& event) {
   const bool deleted = event.type == "DELETED";
   const auto give = [&](auto decoded, auto handler) {
@@ -463,6 +260,9 @@ void Cluster::Feed(const kube::FakeApiServer::Event& event) {
   };
   const Json& object = *event.object;
   const std::string& kind = event.resource.kind;
+  if (kind == "Workload" && event.resource.group == GroupResource().group) {
+    return;  // nobody watches the Job controller's
+  }
   if (kind == "Job") {
     give(api::JobFromJson(object), &Core::OnJob);
   } else if (kind == "Pod") {
@@ -520,6 +320,11 @@ void Cluster::StepController() {
     for (EventRecord& event : output.events) {
       events_.push_back(std::move(event));
     }
+    for (const MetricSample& sample : output.metrics) {
+      if (sample.op == MetricSample::Op::kAdd) {
+        counted_[sample.name] += sample.value;
+      }
+    }
     EXPECT_TRUE(output.bugs.empty()) << output.bugs.front();
     for (const Effect& effect : output.effects) {
       std::vector<Json> answers;
@@ -543,10 +348,13 @@ void Cluster::StepController() {
       }
       core_->OnOutcome(effect.token, answers, error);
     }
+    for (const Read& read : output.reads) {
+      core_->OnRead(read.token, Answer(read.path));
+    }
     if (!watch_lag_) {
       Deliver();
     }
-    if (output.effects.empty() && !core_->Busy()) {
+    if (output.effects.empty() && output.reads.empty() && !core_->Busy()) {
       break;
     }
   }
@@ -559,6 +367,7 @@ void Cluster::Tick(Duration step) {
   server_.SetNow(now_);
   RunKubelets();
   RunJobController();
+  RunClaimController();
   RunScheduler();
   StepController();
 }
@@ -643,6 +452,11 @@ std::string Cluster::Condition(const Json& object, std::string_view type,
   return "";
 }
 
+double Cluster::Counted(const std::string& metric) const {
+  const auto found = counted_.find(metric);
+  return found != counted_.end() ? found->second : 0;
+}
+
 std::string Cluster::Check() const {
   // Quota as an outsider sees it: requests of released jobs with active pods, per cohort.
   std::map<std::string, std::map<std::string, int64_t>> used;
@@ -664,8 +478,8 @@ std::string Cluster::Check() const {
   }
   std::map<std::string, std::map<std::string, int64_t>> on_node;
   for (const Json& pod : server_.List(ResourceOf(Kind::kPod))) {
-    if (Terminal(pod)) {
-      continue;
+    if (Terminal(pod) || !pod["metadata"]["deletionTimestamp"].IsNull()) {
+      continue;  // quota is free when no pod is active
     }
     const std::string& ns = pod["metadata"]["namespace"].AsString();
     for (const char* resource : {"cpu", "nvidia.com/gpu"}) {

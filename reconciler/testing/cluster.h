@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct JobSpec {
   Duration runs_for = std::chrono::seconds(5);
   std::string priority_class = "";
   std::string preset_group = "";  // spec.template.spec.schedulingGroup.podGroupName
+  bool indexed = false;
+  std::string claims = "";       // spec.template.spec.resourceClaims, a JSON array
+  std::string gang_claims = "";  // annotation tutti.dev/gang-claims
 };
 
 class Cluster {
@@ -71,6 +75,18 @@ class Cluster {
   // While on, the watch shows the controller's own writes only at the next tick; answers come at
   // once.
   void SetWatchLag(bool on) { watch_lag_ = on; }
+  // Bound pods that are deleted stay so long, as with kubelets that need their grace time.
+  void SetGrace(Duration grace) { grace_ = grace; }
+  // The Job controller makes groups for new Indexed jobs and puts their pods into them
+  // (WorkloadWithJob).
+  void SetJobControllerGroups(bool on) { job_controller_groups_ = on; }
+  // Whether PodGroups keep their claims (DRAWorkloadResourceClaims of the API server), and whether
+  // claims are made from templates (of the controller manager).
+  void SetClaimGates(bool server, bool manager) {
+    claim_server_ = server;
+    claim_manager_ = manager;
+  }
+  void AddClaim(const std::string& name) { claims_.insert(name); }
   // No job gets more live pods than this, as with a ResourceQuota on pods.
   void SetPodLimit(int64_t limit) { pod_limit_ = limit; }
 
@@ -87,11 +103,17 @@ class Cluster {
   [[nodiscard]] const std::vector<HistoryRow>& history() const { return history_; }
   [[nodiscard]] const std::vector<EventRecord>& events() const { return events_; }
   [[nodiscard]] uint64_t writes() const { return writes_; }
+  // What was added to a counter, over all labels.
+  [[nodiscard]] double Counted(const std::string& metric) const;
   // The invariants that an outsider can check, and the core's own. "" or what is broken.
   [[nodiscard]] std::string Check() const;
 
  private:
   void Deliver();
+  Result<Json> Answer(const std::string& path) const;
+  bool MakePod(const Json& job);
+  void MakeControllersGroup(const Json& job);
+  void RunClaimController();
   void Feed(const kube::FakeApiServer::Event& event);
   void StepController();
   void RunJobController();
@@ -113,11 +135,17 @@ class Cluster {
   std::map<std::string, std::string> cohort_of_;
   std::vector<HistoryRow> history_;
   std::vector<EventRecord> events_;
+  std::map<std::string, double> counted_;
   double faults_ = 0;
   bool scheduler_on_ = true;
   bool controller_on_ = true;
   bool watch_lag_ = false;
   int64_t pod_limit_ = 1000;
+  Duration grace_{};
+  bool job_controller_groups_ = false;
+  bool claim_server_ = true;
+  bool claim_manager_ = true;
+  std::set<std::string> claims_;
   uint64_t writes_ = 0;
   int next_pod_ = 0;
 };
