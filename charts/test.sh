@@ -120,6 +120,10 @@ NATIVE_GANG=auto
 export NATIVE_GANG
 has "gang policies where 1.36 serves the API" 2 '^  name: tutti-pod-joins-group$' --api-versions scheduling.k8s.io/v1alpha2/PodGroup
 has "gang policies where 1.37 serves the API" 2 '^  name: tutti-pod-joins-group$' --kube-version 1.37.2 --api-versions scheduling.k8s.io/v1beta1/PodGroup
+has "a group is left by its version of 1.36" 1 '^    apiVersion: scheduling.k8s.io/v1alpha2$' --api-versions scheduling.k8s.io/v1alpha2/PodGroup
+has "a group is left by its version of 1.37" 1 '^    apiVersion: scheduling.k8s.io/v1beta1$' --kube-version 1.37.2 --api-versions scheduling.k8s.io/v1beta1/PodGroup
+has "pods are made only where the API is served" 0 'tutti-gang-probe'
+has "pods of the probe alone are deleted" 1 'resourceNames: .tutti-gang-probe-member, tutti-gang-probe-free.$' --api-versions scheduling.k8s.io/v1alpha2/PodGroup
 has "no gang policy where the API is not served" 0 'tutti-pod-joins-group'
 has "no gang policy where it is switched off" 0 'tutti-pod-joins-group' --api-versions scheduling.k8s.io/v1alpha2/PodGroup --set nativeGang.enabled=false
 unset NATIVE_GANG
@@ -139,7 +143,7 @@ write = {"create", "update", "patch", "delete", "deletecollection", "bind", "esc
 allowed = {  # resource: verbs that change something, cluster-wide
     "workloads": {"create", "update", "patch", "delete"}, "jobs": {"patch"}, "jobs/status": {"patch"},
     "jobs/finalizers": {"update"}, "podgroups": {"create", "patch", "delete"},
-    "events": {"create", "patch"}, "tokenreviews": {"create"}, "subjectaccessreviews": {"create"},
+    "events": {"create", "patch"}, "scheduling.k8s.io/workloads": {"delete"}, "tokenreviews": {"create"}, "subjectaccessreviews": {"create"},
 }
 role = re.search(r"^kind: ClusterRole\nmetadata:\n  name: tutti-controller-manager\n(.*?)^---$",
                  open(sys.argv[1]).read(), re.M | re.S)[1]
@@ -153,7 +157,7 @@ for groups, resources, verbs in rules:
         extra = set(verbs.split(", ")) & write
         if groups == "kueue.x-k8s.io" and resource != "workloads":
             extra -= {"update", "patch"}
-        extra -= allowed.get(resource, set())
+        extra -= allowed.get(f"{groups}/{resource}" if f"{groups}/{resource}" in allowed else resource, set())
         if extra:
             sys.exit(f"{resource}: {sorted(extra)}")
         if resource in ("secrets", "configmaps"):

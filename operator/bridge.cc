@@ -104,6 +104,23 @@ bool Record(const reconciler::MetricSample& sample, Metrics& metrics) {
   return true;
 }
 
+std::string_view VerbName(api::Verb verb) {
+  switch (verb) {
+    case api::Verb::kCreate:
+      return "create";
+    case api::Verb::kApply:
+      return "apply";
+    case api::Verb::kUpdate:
+      return "update";
+    case api::Verb::kDelete:
+      return "delete";
+    case api::Verb::kMergePatch:
+    case api::Verb::kJsonPatch:
+      return "patch";
+  }
+  return "patch";
+}
+
 GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts) {
   const auto& served = facts.discovery.podgroup_versions;
   const auto serves = [&](std::string_view version) {

@@ -17,6 +17,9 @@ namespace tutti {
 // Samples name metrics and labels by text; unknown names are reported as bugs by the caller.
 [[nodiscard]] bool Record(const reconciler::MetricSample& sample, Metrics& metrics);
 
+// As in the metrics of writes; both kinds of patch are one.
+[[nodiscard]] std::string_view VerbName(api::Verb verb);
+
 struct ServerFacts {
   kube::Discovery discovery;
   bool join_policy = false;  // the policy that puts labelled pods into their group is installed

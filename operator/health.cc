@@ -4,11 +4,14 @@
 namespace tutti {
 namespace {
 
-net::Handler CheckHandler(std::function<std::string()> check) {
-  return [check = std::move(check)](const net::Request&) {
-    const std::string problem = check ? check() : "";
-    return problem.empty() ? net::Response::Text(200, "ok")
-                           : net::Response::Text(503, problem + "\n");
+net::Handler CheckHandler(std::function<std::string()> check,
+                          std::function<std::string()> detail = {}) {
+  return [check = std::move(check), detail = std::move(detail)](const net::Request&) {
+    if (const std::string problem = check ? check() : ""; !problem.empty()) {
+      return net::Response::Text(503, problem + "\n");
+    }
+    const std::string more = detail ? detail() : "";
+    return net::Response::Text(200, more.empty() ? "ok" : "ok\n" + more + "\n");
   };
 }
 
@@ -41,7 +44,8 @@ Result<std::unique_ptr<HealthServer>> HealthServer::Start(const Address& address
                                                           std::function<void()> refresh) {
   net::Router router;
   router.Handle("GET", "/" + names.liveness_name, CheckHandler(std::move(checks.alive)));
-  router.Handle("GET", "/" + names.readiness_name, CheckHandler(std::move(checks.ready)));
+  router.Handle("GET", "/" + names.readiness_name,
+                CheckHandler(std::move(checks.ready), std::move(checks.detail)));
   router.Handle("GET", "/metrics", MetricsHandler(metrics, std::move(refresh)));
   auto server = net::Server::Start(SmallServer(address), std::move(router));
   if (!server) {

@@ -18,6 +18,8 @@ struct HealthChecks {
   // "" = yes, otherwise what is missing (shown to the caller).
   std::function<std::string()> ready;
   std::function<std::string()> alive;
+  // Shown on a second line while ready; "" = nothing.
+  std::function<std::string()> detail;
 };
 
 class HealthServer {

@@ -37,6 +37,7 @@ TEST(HealthTest, ReadinessSaysWhatIsMissingAndMetricsAreServed) {
   Metrics metrics;
   std::atomic<bool> synced{false};
   HealthChecks checks;
+  checks.detail = [] { return std::string("native gangs hold"); };
   checks.ready = [&synced] { return synced ? "" : "waiting for the caches"; };
   std::atomic<int> refreshed{0};
   auto server = HealthServer::Start({"127.0.0.1", 0}, {}, &metrics, checks, [&] { ++refreshed; });
@@ -47,7 +48,8 @@ TEST(HealthTest, ReadinessSaysWhatIsMissingAndMetricsAreServed) {
   EXPECT_THAT(Get(port, "/readyz"), testing::AllOf(testing::StartsWith("HTTP/1.1 503"),
                                                    testing::HasSubstr("waiting for the caches")));
   synced = true;
-  EXPECT_THAT(Get(port, "/readyz"), testing::StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Get(port, "/readyz"), testing::AllOf(testing::StartsWith("HTTP/1.1 200"),
+                                                   testing::EndsWith("ok\nnative gangs hold\n")));
   metrics.Set(Metric::kLeader, 1);
   EXPECT_THAT(Get(port, "/metrics"), testing::AllOf(testing::HasSubstr("text/plain; version=0.0.4"),
                                                     testing::HasSubstr("tutti_leader 1\n")));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,7 @@
 #include "kube/transport.h"
 #include "kube/watcher.h"
 #include "operator/bridge.h"
+#include "operator/gang_probe.h"
 #include "operator/guard.h"
 #include "operator/health.h"
 #include "operator/metrics.h"
@@ -42,6 +44,8 @@ constexpr Duration kGuardInterval = seconds(30);
 constexpr Duration kRetryInterval = seconds(2);
 constexpr Duration kHousekeeping = seconds(10);
 constexpr Duration kDrainLimit = seconds(10);
+constexpr Duration kProbeAgain = seconds(60);
+constexpr Duration kOfferInterval = seconds(30);
 constexpr std::string_view kJoinPolicy = "tutti-pod-joins-group";
 
 std::string_view ModeName(Mode mode) {
@@ -133,7 +137,12 @@ class Manager::Impl {
           HealthServer::Start(
               *options_.config.health.bind, options_.config.health, &metrics_,
               {.ready = [this] { return ready_ ? webhooks_->NotReady() : "caches are not synced"; },
-               .alive = [] { return std::string(); }}));
+               .alive = [] { return std::string(); },
+               .detail =
+                   [this] {
+                     const std::lock_guard lock(ready_detail_mutex_);
+                     return ready_detail_;
+                   }}));
     }
     if (options_.config.metrics_plain && options_.config.metrics.bind.has_value()) {
       TRY_ASSIGN(metrics_server_, StartMetricsServer(*options_.config.metrics.bind, &metrics_));
@@ -156,6 +165,7 @@ class Manager::Impl {
     metrics_server_.reset();
     watches_.clear();
     webhooks_.reset();
+    probe_.reset();
     transport_->Close();
     ledger_.reset();
     return std::move(exit_);
@@ -228,9 +238,15 @@ class Manager::Impl {
     log::Info("server", {{"version", facts_.discovery.git_version},
                          {"native_gangs", gang.api == reconciler::GangApi::kNone ? "off" : "on"},
                          {"why", gang.reason}});
+    gang_api_ = gang.api;
     core_.emplace(options);
+    if (gang.api == reconciler::GangApi::kNone) {
+      TellGangs(
+          {reconciler::GangFinding::State::kOff, "Native gangs are not used: " + gang.reason});
+    }
     webhooks_->SetPodGroups(gang.api != reconciler::GangApi::kNone);
     StartWatches(options.gang_api);
+    loop_.PostAt(loop_.Now() + kOfferInterval, [this] { CheckOffer(); });
     if (options_.config.leader_election.enabled) {
       StartElection();
     } else {
@@ -420,6 +436,7 @@ class Manager::Impl {
         acting_ = true;
         log::Info("acting", {});
         ScheduleStep();
+        ProbeGangs();
       }
       return;
     }
@@ -431,6 +448,104 @@ class Manager::Impl {
     } else if (options_.config.mode == Mode::kObserve && !acting_) {
       acting_ = true;  // writes nothing, so it may run beside it
       ScheduleStep();
+    }
+  }
+
+  // --- do gangs gate? ---
+
+  void TellGangs(reconciler::GangFinding finding) {
+    using State = reconciler::GangFinding::State;
+    for (const auto& [state, name] : {std::pair(State::kOff, "off"),
+                                      {State::kUnproven, "unproven"},
+                                      {State::kGates, "gating"},
+                                      {State::kDoesNotGate, "not_gating"}}) {
+      metrics_.Set(Metric::kNativeGangs, {name}, finding.state == state ? 1 : 0);
+    }
+    {
+      const std::lock_guard lock(ready_detail_mutex_);
+      ready_detail_ = finding.message;
+    }
+    core_->SetGangFinding(std::move(finding));
+    ScheduleStep();
+  }
+
+  void ProbeGangs() {
+    if (stopping_ || !acting_ || gang_api_ == reconciler::GangApi::kNone ||
+        options_.config.mode == Mode::kObserve) {
+      return;
+    }
+    if (!probe_.has_value()) {
+      probe_.emplace(options_.config.ns, gang_api_,
+                     GangProbe::Dependencies{&loop_, &*client_, [this] { return MayWrite(); }});
+    }
+    if (probe_->Running()) {
+      return;
+    }
+    probe_->Start(
+        [this](const reconciler::GangFinding& finding) {
+          using State = reconciler::GangFinding::State;
+          log::Write(finding.state == State::kGates ? log::Level::kInfo : log::Level::kWarn,
+                     "native gangs",
+                     {{"hold", finding.state == State::kGates         ? "yes"
+                               : finding.state == State::kDoesNotGate ? "no"
+                                                                      : "unproven"},
+                      {"why", finding.message}});
+          TellGangs(finding);
+          if (finding.state == State::kUnproven) {
+            loop_.PostAt(loop_.Now() + kProbeAgain, [this] { ProbeGangs(); });
+          }
+        },
+        [](const std::string& message) {
+          log::Warn("native gangs", {{"why", message}});
+        });
+  }
+
+  [[nodiscard]] bool MayWrite() const {
+    return !stopping_ && acting_ && (!elector_.has_value() || elector_->IsLeader());
+  }
+
+  // What the server offers was read once; a change of it (an upgrade, a gate, a policy that was
+  // installed later) is acted on by starting again.
+  void CheckOffer() {
+    if (stopping_) {
+      return;
+    }
+    loop_.PostAt(loop_.Now() + kOfferInterval, [this] { CheckOffer(); });
+    client_->Discover([this](Result<kube::Discovery> found) {
+      if (!found || !found->mutating_admission_policies) {
+        loop_.Post([this, found = std::move(found)] { OnOffer(found, /*join_policy=*/false); });
+        return;
+      }
+      client_->GetPath(
+          "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/" +
+              std::string(kJoinPolicy),
+          [this, found = std::move(found)](const Result<Json>& policy) {
+            if (!policy && policy.error().code != ErrorCode::kNotFound) {
+              return;  // asked again
+            }
+            loop_.Post([this, found, join = policy.has_value()] { OnOffer(found, join); });
+          });
+    });
+  }
+
+  void OnOffer(const Result<kube::Discovery>& found, bool join_policy) {
+    if (!found || stopping_) {
+      return;
+    }
+    ServerFacts facts = facts_;
+    facts.discovery = *found;
+    facts.join_policy = join_policy;
+    const GangChoice choice = ChooseGangApi(options_.config, facts);
+    // A server that is just starting shows less than it will: believed when seen twice.
+    other_offers_ = choice.api != gang_api_ ? other_offers_ + 1 : 0;
+    if (other_offers_ >= 2) {
+      Exit(Error{ErrorCode::kConflict,
+                 "what the API server offers for native gangs has changed" +
+                     (choice.reason.empty() ? std::string(": they can be used now")
+                                            : ": " + choice.reason) +
+                     "; starting again",
+                 0,
+                 {}});
     }
   }
 
@@ -503,6 +618,14 @@ class Manager::Impl {
     if (options_.config.mode == Mode::kObserve) {
       return;  // decides, writes nothing
     }
+    for (reconciler::Read& read : output.reads) {
+      client_->GetPath(std::move(read.path), [this, token = read.token](Result<Json> answer) {
+        loop_.Post([this, token, answer = std::move(answer)]() mutable {
+          core_->OnRead(token, std::move(answer));
+          ScheduleStep();
+        });
+      });
+    }
     for (reconciler::Effect& effect : output.effects) {
       executor_->Submit(std::move(effect.order_key), std::move(effect.writes), effect.token,
                         [this](const kube::WriteOutcome& outcome) { OnOutcome(outcome); });
@@ -532,24 +655,7 @@ class Manager::Impl {
     if (!sample.subresource.empty()) {
       resource += "/" + std::string(sample.subresource);
     }
-    std::string_view verb = "patch";
-    switch (sample.verb) {
-      case api::Verb::kCreate:
-        verb = "create";
-        break;
-      case api::Verb::kApply:
-        verb = "apply";
-        break;
-      case api::Verb::kUpdate:
-        verb = "update";
-        break;
-      case api::Verb::kDelete:
-        verb = "delete";
-        break;
-      case api::Verb::kMergePatch:
-      case api::Verb::kJsonPatch:
-        break;
-    }
+    const std::string_view verb = VerbName(sample.verb);
     metrics_.Add(Metric::kApiWrites, {verb, resource, sample.code});
     metrics_.Observe(Metric::kApiWriteSeconds, {verb},
                      std::chrono::duration<double>(sample.latency).count());
@@ -655,6 +761,11 @@ class Manager::Impl {
   int watches_expected_ = 0;
   int watches_synced_ = 0;
   bool watches_started_ = false;
+  reconciler::GangApi gang_api_ = reconciler::GangApi::kNone;
+  std::optional<GangProbe> probe_;
+  int other_offers_ = 0;  // in a row
+  std::mutex ready_detail_mutex_;
+  std::string ready_detail_;
   std::atomic<bool> ready_ = false;
   bool leader_ = false;
   bool acting_ = false;

@@ -55,6 +55,7 @@ enum class Metric {
   kReleasedGangs,      // cluster_queue
   kLandingTimeouts,    // cluster_queue
   kLandingSeconds,     // cluster_queue; release to last binding
+  kNativeGangs,        // state
   kLeader,
   kLedgerRows,
   kLedgerDropped,

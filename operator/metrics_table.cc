@@ -122,6 +122,8 @@ std::vector<MetricInfo> Build() {
   ours(Metric::kLandingSeconds, "tutti_landing_seconds", kHistogram, {"cluster_queue"},
        "From a job's release to the binding of its last pod.",
        {0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300});
+  ours(Metric::kNativeGangs, "tutti_native_gangs", kGauge, {"state"},
+       "1 for what is known of native gangs (off, unproven, gating, not_gating), else 0.");
   ours(Metric::kLeader, "tutti_leader", kGauge, {},
        "1 while this replica holds the lease, else 0.");
   ours(Metric::kLedgerRows, "tutti_ledger_rows_total", kCounter, {}, "Rows written to the ledger.");

@@ -32,6 +32,15 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}
 {{- end -}}
 {{- end }}
 
+{{/* The version of PodGroups: what is served, else what the Kubernetes version has. */}}
+{{- define "tutti.groupApi" -}}
+{{- if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup" -}}scheduling.k8s.io/v1beta1
+{{- else if .Capabilities.APIVersions.Has "scheduling.k8s.io/v1alpha2/PodGroup" -}}scheduling.k8s.io/v1alpha2
+{{- else if semverCompare ">=1.37.0-0" .Capabilities.KubeVersion.Version -}}scheduling.k8s.io/v1beta1
+{{- else -}}scheduling.k8s.io/v1alpha2
+{{- end -}}
+{{- end }}
+
 {{- define "tutti.namespaceSelector" -}}
 {{- if .Values.managedJobsNamespaceSelector -}}
 {{ toYaml .Values.managedJobsNamespaceSelector }}
