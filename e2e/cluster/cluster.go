@@ -29,12 +29,15 @@ import (
 
 // Options of a cluster; the zero value is the default one with native gang scheduling on.
 type Options struct {
-	Name          string          // for log directories; default "cluster"
-	Minor         string          // Kubernetes minor; default TUTTI_K8S_MINOR or 1.36
-	GatesOff      bool            // native gang scheduling is not served, as on managed clusters
-	FeatureGates  map[string]bool // further gates, on every component
-	RuntimeConfig []string        // further entries, e.g. "resource.k8s.io/v1alpha3=true"
-	AuditPolicy   string          // YAML; the log is <LogDir>/audit.log
+	Name         string          // for log directories; default "cluster"
+	Minor        string          // Kubernetes minor; default TUTTI_K8S_MINOR or 1.36
+	GatesOff     bool            // native gang scheduling is not served, as on managed clusters
+	FeatureGates map[string]bool // further gates, on every component
+	// Gates of one component alone, laid over the others; read each time it is started.
+	APIServerGates, ManagerGates, SchedulerGates map[string]bool
+
+	RuntimeConfig []string // further entries, e.g. "resource.k8s.io/v1alpha3=true"
+	AuditPolicy   string   // YAML; the log is <LogDir>/audit.log
 	APIServerArgs []string
 	SchedulerArgs []string
 	ManagerArgs   []string
@@ -63,7 +66,8 @@ type Cluster struct {
 	managerKubeconfig, schedulerKubeconfig string
 
 	tools         string
-	gates, apis   string
+	gates         map[string]bool
+	apis          string
 	etcdURL       string
 	apiPort       int
 	schedulerPort int

@@ -62,9 +62,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--endpoint-reconciler-type=none",
 	}
-	if c.gates != "" {
-		args = append(args, "--feature-gates="+c.gates)
-	}
+	args = append(args, c.gateArgs(c.APIServerGates)...)
 	if c.apis != "" {
 		args = append(args, "--runtime-config="+c.apis)
 	}
@@ -97,9 +95,7 @@ func (c *Cluster) StartManager() error {
 		"--concurrent-job-syncs=10", "--concurrent-gc-syncs=10",
 		"--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-node-ipam-controller",
 	}
-	if c.gates != "" {
-		args = append(args, "--feature-gates="+c.gates)
-	}
+	args = append(args, c.gateArgs(c.ManagerGates)...)
 	var err error
 	c.Manager, err = c.run("kube-controller-manager", append(args, c.ManagerArgs...))
 	return err
@@ -115,9 +111,7 @@ func (c *Cluster) StartScheduler() error {
 		"--authentication-tolerate-lookup-failure=true",
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 	}
-	if c.gates != "" {
-		args = append(args, "--feature-gates="+c.gates)
-	}
+	args = append(args, c.gateArgs(c.SchedulerGates)...)
 	var err error
 	c.Scheduler, err = c.run("kube-scheduler", append(args, c.SchedulerArgs...))
 	return err

@@ -63,11 +63,11 @@ func (c *Cluster) PodGroups() (schema.GroupVersionResource, bool) {
 	return resource, version != "" && !c.GatesOff
 }
 
-// componentFlags are --feature-gates and --runtime-config for these options.
-func componentFlags(o Options) (gates, runtimeConfig string, err error) {
+// componentFlags are the gates of all components and --runtime-config for these options.
+func componentFlags(o Options) (gates map[string]bool, runtimeConfig string, err error) {
 	facts, known := minors[o.Minor]
 	if !known {
-		return "", "", fmt.Errorf("Kubernetes minor %q: known are %s", o.Minor,
+		return nil, "", fmt.Errorf("Kubernetes minor %q: known are %s", o.Minor,
 			strings.Join(slices.Sorted(maps.Keys(minors)), ", "))
 	}
 	set := map[string]bool{}
@@ -85,9 +85,19 @@ func componentFlags(o Options) (gates, runtimeConfig string, err error) {
 	}
 	maps.Copy(set, o.FeatureGates)
 	apis = append(apis, o.RuntimeConfig...)
+	return set, strings.Join(apis, ","), nil
+}
+
+// gateArgs is --feature-gates of one component, whose own gates are laid over those of all.
+func (c *Cluster) gateArgs(own map[string]bool) []string {
+	set := maps.Clone(c.gates)
+	maps.Copy(set, own)
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		list = append(list, fmt.Sprintf("%s=%t", name, set[name]))
 	}
-	return strings.Join(list, ","), strings.Join(apis, ","), nil
+	if len(list) == 0 {
+		return nil
+	}
+	return []string{"--feature-gates=" + strings.Join(list, ",")}
 }

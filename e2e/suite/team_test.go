@@ -44,8 +44,14 @@ func startTeam(t *testing.T, gatesOff bool, nodes cluster.NodeSpec, queues strin
 // installTeam is startTeam without the operator.
 func installTeam(t *testing.T, gatesOff bool, nodes cluster.NodeSpec, queues string) *cluster.Cluster {
 	t.Helper()
-	ctx := t.Context()
 	c := cluster.ForTest(t, cluster.Options{GatesOff: gatesOff})
+	installOn(t, c, nodes, queues)
+	return c
+}
+
+func installOn(t *testing.T, c *cluster.Cluster, nodes cluster.NodeSpec, queues string) {
+	t.Helper()
+	ctx := t.Context()
 	if err := c.InstallTutti(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +69,6 @@ func installTeam(t *testing.T, gatesOff bool, nodes cluster.NodeSpec, queues str
 	if err := c.ApplyYAML(ctx, queues); err != nil {
 		t.Fatal(err)
 	}
-	return c
 }
 
 // teamJob is a Job of the team's queue "lq" whose pods ask for so many cpu each; runFor "" = for ever.
