@@ -56,6 +56,12 @@ bool HasLeftovers(const api::Job& job) {
   return labels.Has(names::kPodSetLabel) || labels.Has(names::kPodGroupLabel);
 }
 
+// Taken back to start again at once, with its place in the queue.
+bool StartsAgain(const api::Workload& workload) {
+  return workload.Evicted() &&
+         api::FindCondition(workload.status.conditions, "Evicted")->reason == reason::kGangRestart;
+}
+
 bool IsFalse(const api::Conditions& conditions, std::string_view type) {
   const api::Condition* condition = api::FindCondition(conditions, type);
   return condition != nullptr && condition->status == "False";
@@ -493,14 +499,13 @@ void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload
   api::Workload next = workload;
   EndEviction(next.status, now_);
   const auto backoff = workload.status.requeue_at;
-  const bool at_once =
-      api::FindCondition(workload.status.conditions, "Evicted")->reason == reason::kGangRestart;
+  const bool at_once = StartsAgain(workload);
   if (at_once) {
     Requeue(next.status, reason::kGangRestarts, "The gang starts again as a whole", now_);
   }
   if (StopJob(unit, job, workload, {ApplyStatus(next)})) {
     if (!at_once) {
-      LeaveEngine(unit);  // else it goes from reserved to pending in one step: no gap for others
+      LeaveEngine(unit);
     }
     History(HistoryKind::kRequeued, unit, &next,
             api::FindCondition(workload.status.conditions, "Evicted")->reason,
@@ -564,7 +569,7 @@ bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
 }
 
 void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload) {
-  if (unit.in_engine == Unit::InEngine::kReserved) {
+  if (unit.in_engine == Unit::InEngine::kReserved && !StartsAgain(workload)) {
     LeaveEngine(unit);  // the reservation was withdrawn from outside
   }
   if (job != nullptr) {
@@ -627,6 +632,9 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
     return;
   }
   SetWaiting(unit, &workload, false);
+  if (unit.in_engine == Unit::InEngine::kReserved) {
+    LeaveEngine(unit);  // and back in the same step: nobody gets in between
+  }
   Shape(unit, workload);
   engine::WorkloadInput input = InputFor(unit, workload, job);
   std::string key = input.local_queue + "|" + std::to_string(input.priority) + "|" +

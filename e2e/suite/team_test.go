@@ -252,3 +252,17 @@ func (l *jobLog) releasedAt(name string) time.Time {
 	defer l.mutex.Unlock()
 	return l.released[name]
 }
+
+// waitForProof waits until the operator knows whether native gangs hold and has cleared up after asking.
+func waitForProof(t *testing.T, c *cluster.Cluster, tutti *cluster.Tutti) {
+	t.Helper()
+	eventually(t, 60*time.Second, "an answer about native gangs", func(ctx context.Context) (bool, error) {
+		metrics, err := tutti.Metrics(ctx)
+		if err != nil {
+			return false, err
+		}
+		known := metrics.Sum("tutti_native_gangs", nil) - metrics.Sum("tutti_native_gangs", map[string]string{"state": "unproven"})
+		pods, err := c.Kube.CoreV1().Pods(cluster.TuttiNamespace).List(ctx, metav1.ListOptions{})
+		return err == nil && known == 1 && len(pods.Items) == 0, err
+	})
+}

@@ -23,7 +23,8 @@ func TestUnfitHeld(t *testing.T) { runUnfitHeld(t, false) }
 func runUnfitHeld(t *testing.T, gatesOff bool) {
 	const gangs = 200
 	ctx := t.Context()
-	c, _ := startTeam(t, gatesOff, cluster.NodeSpec{Count: 3, CPU: "4"}, roomyTeam, cluster.TuttiOptions{})
+	c, tutti := startTeam(t, gatesOff, cluster.NodeSpec{Count: 3, CPU: "4"}, roomyTeam, cluster.TuttiOptions{})
+	waitForProof(t, c, tutti) // its pods are looked at by the scheduler, too
 	// One node's worth is taken, so half of the gangs fit the empty cluster but not this one.
 	createJob(t, c, teamJob("holder", 1, "4", ""))
 	eventually(t, 20*time.Second, "the holder to run", podsRunning(c, "holder", 1))
