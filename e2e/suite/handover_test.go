@@ -173,16 +173,16 @@ func inGroup(j *batchv1.Job, group string) *batchv1.Job {
 	return j
 }
 
-// setPhase plays the kubelet: a pod's containers end. The Job controller counts its back-off from the time
-// that they give.
+// setPhase plays the kubelet: a pod's containers end, the failed ones later. The Job controller counts its
+// back-off from the time that they give, and only after the last success (in whole seconds).
 func (h *handOver) setPhase(t *testing.T, pod string, phase corev1.PodPhase) {
 	t.Helper()
-	code := 0
+	code, at := 0, time.Now().Add(-5*time.Second)
 	if phase == corev1.PodFailed {
-		code = 1
+		code, at = 1, time.Now()
 	}
 	patch := fmt.Sprintf(`{"status":{"phase":%q,"containerStatuses":[{"name":"main","image":"example.org/work:1","imageID":"","ready":false,
-"restartCount":0,"state":{"terminated":{"exitCode":%d,"finishedAt":%q}}}]}}`, phase, code, time.Now().UTC().Format(time.RFC3339))
+"restartCount":0,"state":{"terminated":{"exitCode":%d,"finishedAt":%q}}}]}}`, phase, code, at.UTC().Format(time.RFC3339))
 	if _, err := h.Kube.CoreV1().Pods("team").Patch(t.Context(), pod, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
