@@ -32,7 +32,7 @@ std::string LeftToScheduler(const api::PodShape& shape) {
     add("topology spread (DoNotSchedule)");
   if (shape.has_volumes_claims)
     add("volume claims");
-  if (shape.has_resource_claims)
+  if (!shape.claims.empty())
     add("resource claims");
   if (shape.has_scheduling_gates)
     add("scheduling gates");
