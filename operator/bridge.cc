@@ -128,6 +128,7 @@ GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts) {
 
 reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   reconciler::Options options;
+  options.devices = facts.discovery.devices;
   switch (config.mode) {
     case Mode::kObserve:
       options.mode = reconciler::Mode::kObserve;

@@ -47,7 +47,9 @@ std::string_view ToString(HistoryKind kind) {
   return "Created";
 }
 
-Core::Core(Options options) : options_(std::move(options)), engine_(engine::MakeEngine()) {}
+Core::Core(Options options) : options_(std::move(options)), engine_(engine::MakeEngine()) {
+  engine_->capacity().SetDevicesKnown(options_.devices);
+}
 Core::~Core() = default;
 
 void Core::OnSynced() {

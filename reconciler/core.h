@@ -103,6 +103,11 @@ class Core {
   void OnPriorityClass(std::shared_ptr<const api::PriorityClass> priority, bool deleted);
   void OnRuntimeClass(std::shared_ptr<const api::RuntimeClass> runtime, bool deleted);
   void OnPodGroup(std::shared_ptr<const api::PodGroup> group, bool deleted);
+  void OnResourceSlice(std::shared_ptr<const api::ResourceSlice> slice, bool deleted);
+  void OnDeviceClass(std::shared_ptr<const api::DeviceClass> device_class, bool deleted);
+  void OnResourceClaim(std::shared_ptr<const api::ResourceClaim> claim, bool deleted);
+  void OnResourceClaimTemplate(std::shared_ptr<const api::ResourceClaimTemplate> claim_template,
+                               bool deleted);
   void OnWorkload(std::shared_ptr<const api::Workload> workload, bool deleted);
   void OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool deleted);
   void OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool deleted);
@@ -158,6 +163,10 @@ class Core {
              double value = 1);
   void Observe(std::string name, std::vector<std::pair<std::string, std::string>> labels,
                double value);
+
+  // devices.cc
+  void LinkClaim(const api::ResourceClaim& claim);
+  void LinkClaimsOf(const std::string& pod_uid);
 
   // inputs.cc
   void LinkPod(const api::Pod& pod);

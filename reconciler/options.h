@@ -38,6 +38,7 @@ struct Options {
   GangApi gang_api = GangApi::kNone;
   Steering steering = Steering::kNone;
   CapacityChoice capacity = CapacityChoice::kAuto;
+  bool devices = false;          // resource.k8s.io/v1 is served: its objects are passed in
   bool autoscaler_seen = false;  // by discovery: Karpenter's API group or an autoscaler's status
 
   std::string own_namespace = "tutti-system";

@@ -27,7 +27,8 @@ struct JobSpec {
   int64_t gpus = 0;
   Duration runs_for = std::chrono::seconds(5);
   std::string priority_class = "";
-  std::string preset_group = "";  // spec.template.spec.schedulingGroup.podGroupName
+  std::string claim_template = "";  // each pod has one claim from it, called "gpu"
+  std::string preset_group = "";    // spec.template.spec.schedulingGroup.podGroupName
 };
 
 class Cluster {
