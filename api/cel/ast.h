@@ -21,6 +21,7 @@ struct Expr {
   enum class Form : uint8_t { kLiteral, kIdent, kSelect, kCall, kList, kMap, kComprehension };
   Form form = Form::kLiteral;
   uint32_t offset = 0;  // bytes into the source, for messages
+  int depth = 0;        // operators, selections and member calls on the longest path; by the parser
 
   Value literal;
   std::string name;            // kIdent, kSelect (field), kCall (function)

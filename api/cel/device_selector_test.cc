@@ -196,6 +196,13 @@ TEST(DeviceSelectorTest, HostileExpressionsEnd) {
   }
   EXPECT_EQ(Verdict(std::string(10'241, ' ')).substr(0, 8), "refused:");
 
+  // Chains of operators in the left operand of others: deep, though no rule is nested often.
+  std::string deep = "1";
+  while (deep.size() < 10'000) {
+    deep = "(" + deep + "+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1)";
+  }
+  EXPECT_EQ(Verdict(deep + " > 0").substr(0, 8), "refused:");
+
   // Each level doubles the list, the type, or the tree.
   std::string lists = "1 in x";
   std::string types = "x == x";

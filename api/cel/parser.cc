@@ -111,8 +111,18 @@ class Parser {
     return Problem(Now().offset, "found " + found + " where " + std::string(wanted) + " belongs");
   }
   Expr* TooDeep() { return Problem(Now().offset, "nested, or chained, more than 250 times"); }
-  Expr* Checked(Expr* expr) {
-    return ast_.TooLarge() ? Problem(Now().offset, "macros make the expression too large") : expr;
+  // Notes how deep the tree is below `expr`, which was made from these parts; `counted`: it is
+  // itself one of the nodes that cel-go counts.
+  Expr* Deepened(Expr* expr, bool counted, const Expr* target, const std::vector<Expr*>& parts) {
+    int depth = target == nullptr ? 0 : target->depth;
+    for (const Expr* part : parts) {
+      depth = std::max(depth, part->depth);
+    }
+    expr->depth = depth + (counted ? 1 : 0);
+    if (ast_.TooLarge()) {
+      return Problem(Now().offset, "macros make the expression too large");
+    }
+    return expr->depth > kMaxDepth ? TooDeep() : expr;
   }
 
   Expr* Expression() {
@@ -134,7 +144,11 @@ class Parser {
       return Unexpected("\":\"");
     }
     Expr* no = Expression();
-    return no == nullptr ? nullptr : ast_.Call("_?_:_", {condition, yes, no}, offset);
+    if (no == nullptr) {
+      return nullptr;
+    }
+    Expr* choice = ast_.Call("_?_:_", {condition, yes, no}, offset);
+    return Deepened(choice, /*counted=*/true, nullptr, choice->args);
   }
 
   // Chains become balanced trees: a long one must not be a deep one.
@@ -146,7 +160,9 @@ class Parser {
     const size_t middle = (low + high) / 2;
     Expr* left = Balanced(function, terms, offsets, low, middle);
     Expr* right = Balanced(function, terms, offsets, middle + 1, high);
-    return ast_.Call(function, {left, right}, offsets[middle]);
+    Expr* out = ast_.Call(function, {left, right}, offsets[middle]);
+    out->depth = std::max(left->depth, right->depth);
+    return out;
   }
 
   template <typename Next>
@@ -222,8 +238,11 @@ class Parser {
     const Token& symbol = Now();
     ++at_;
     Expr* right = parse_right();
-    return right == nullptr ? nullptr
-                            : ast_.Call(OperatorName(symbol.text), {left, right}, symbol.offset);
+    if (right == nullptr) {
+      return nullptr;
+    }
+    Expr* out = ast_.Call(OperatorName(symbol.text), {left, right}, symbol.offset);
+    return Deepened(out, /*counted=*/true, nullptr, out->args);
   }
 
   [[nodiscard]] bool NumberIsNext(size_t ahead) const {
@@ -246,7 +265,8 @@ class Parser {
     if (operand == nullptr || count % 2 == 0) {
       return operand;
     }
-    return ast_.Call(symbol == "!" ? "!_" : "-_", {operand}, offset);
+    Expr* out = ast_.Call(symbol == "!" ? "!_" : "-_", {operand}, offset);
+    return Deepened(out, /*counted=*/false, nullptr, out->args);
   }
 
   Expr* Member() {
@@ -276,7 +296,8 @@ class Parser {
     if (!Accept("]")) {
       return Unexpected("\"]\"");
     }
-    return ast_.Call(optional ? "_[?_]" : "_[_]", {target, index}, offset);
+    Expr* out = ast_.Call(optional ? "_[?_]" : "_[_]", {target, index}, offset);
+    return Deepened(out, /*counted=*/true, nullptr, out->args);
   }
 
   Expr* Field(Expr* target, bool optional, uint32_t offset) {
@@ -290,12 +311,13 @@ class Parser {
     }
     if (optional) {
       Expr* field = ast_.Literal(ast_.constants().Text(name.text), name.offset);
-      return ast_.Call("_?._", {target, field}, offset);
+      Expr* out = ast_.Call("_?._", {target, field}, offset);
+      return Deepened(out, /*counted=*/true, nullptr, out->args);
     }
     Expr* select = ast_.New(Expr::Form::kSelect, offset);
     select->name = name.text;
     select->target = target;
-    return select;
+    return Deepened(select, /*counted=*/true, target, {});
   }
 
   // After the name of the function, at "(".
@@ -315,11 +337,15 @@ class Parser {
       return Unexpected("\",\" or \")\"");
     }
     const MacroResult macro = ExpandMacro(ast_, function, target, args, offset);
-    if (macro.is_macro) {
-      return macro.expr == nullptr ? Problem(macro.error_offset, macro.error) : Checked(macro.expr);
+    if (macro.is_macro && macro.expr == nullptr) {
+      return Problem(macro.error_offset, macro.error);
     }
-    return target == nullptr ? ast_.Call(function, std::move(args), offset)
-                             : ast_.MemberCall(function, target, std::move(args), offset);
+    if (macro.is_macro) {
+      return Deepened(macro.expr, target != nullptr, target, args);
+    }
+    Expr* call = target == nullptr ? ast_.Call(function, args, offset)
+                                   : ast_.MemberCall(function, target, args, offset);
+    return Deepened(call, target != nullptr, target, args);
   }
 
   Expr* Primary() {
@@ -383,7 +409,8 @@ class Parser {
       }
     }
     Accept(",");
-    return Accept("]") ? list : Unexpected("\",\" or \"]\"");
+    return Accept("]") ? Deepened(list, /*counted=*/false, nullptr, list->args)
+                       : Unexpected("\",\" or \"]\"");
   }
 
   Expr* Map() {
@@ -413,7 +440,8 @@ class Parser {
       }
     }
     Accept(",");
-    return Accept("}") ? map : Unexpected("\",\" or \"}\"");
+    return Accept("}") ? Deepened(map, /*counted=*/false, nullptr, map->args)
+                       : Unexpected("\",\" or \"}\"");
   }
 
   Expr* Literal() {

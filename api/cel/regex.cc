@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/cel/regex.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include <re2/re2.h>
@@ -19,6 +21,41 @@ size_t RuneWidth(std::string_view text) {
   return width <= text.size() ? width : 1;
 }
 
+// Go's syntax in RE2's: (?<name>…) is written (?P<name>…). False: \C, a single byte, which Go
+// doesn't have.
+bool FromGo(std::string_view pattern, std::string& out) {
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const std::string_view rest = pattern.substr(i);
+    if (rest.starts_with("\\Q") && !in_class) {
+      const size_t end = std::min(pattern.find("\\E", i), pattern.size());
+      out += pattern.substr(i, end - i);
+      i = end - 1;
+    } else if (rest[0] == '\\' && rest.size() > 1) {
+      if (rest[1] == 'C') {
+        return false;
+      }
+      out += rest.substr(0, 2);
+      ++i;
+    } else if (!in_class && rest.starts_with("(?<")) {
+      out += "(?P<";
+      i += 2;
+    } else {
+      if (rest[0] == '[' && !in_class) {
+        in_class = true;
+        // A bracket right at the start is a member of the class.
+        const size_t skip = rest.starts_with("[^]") ? 2 : (rest.starts_with("[]") ? 1 : 0);
+        out += rest.substr(0, skip);
+        i += skip;
+      } else if (rest[0] == ']') {
+        in_class = false;
+      }
+      out.push_back(pattern[i]);
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 struct Regex::Engine {
@@ -33,7 +70,11 @@ Regex::~Regex() = default;
 std::unique_ptr<const Regex> Regex::Compile(std::string_view pattern) {
   re2::RE2::Options options;
   options.set_log_errors(false);
-  auto engine = std::make_unique<Engine>(pattern, options);
+  std::string translated;
+  if (!FromGo(pattern, translated)) {
+    return nullptr;
+  }
+  auto engine = std::make_unique<Engine>(translated, options);
   if (!engine->re.ok()) {
     return nullptr;
   }

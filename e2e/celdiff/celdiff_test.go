@@ -237,7 +237,7 @@ func TestRandomExpressionsAgreeWithKubernetes(t *testing.T) {
 				matched++
 			}
 		}
-		if problem := compare(want, got, true); problem != "" && !isKnown(q, want, got) {
+		if problem := compare(want, got, !g.unordered); problem != "" && !isKnown(q, want, got) {
 			if different++; different <= 20 {
 				text, _ := json.Marshal(q.Devices)
 				t.Errorf("seed %d, number %d, lists %v\n%s\n%s\n%s", seed, i, q.Lists, q.Expression, problem, text)

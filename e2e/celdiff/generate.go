@@ -15,6 +15,8 @@ type generator struct {
 	lists bool
 	vars  []variable
 	next  int
+	// The expression loops over a map: Go does that in random order, so costs can't be compared.
+	unordered bool
 }
 
 type variable struct{ name, kind string }
@@ -84,7 +86,7 @@ func (g *generator) with(kind string, body func(name string) string) string {
 }
 
 func (g *generator) Expression() string {
-	g.vars, g.next = nil, 0
+	g.vars, g.next, g.unordered = nil, 0, false
 	if g.chance(3) {
 		return g.garble(g.expr(tBool, 3))
 	}
@@ -157,9 +159,10 @@ func (g *generator) plain(kind string, depth int) string {
 	case tStrings:
 		return g.with(tString, func(name string) string {
 			return g.fill(depth, g.pick("$S.map("+name+", $s)", "$S.filter("+name+", $b)", "$S.sortBy("+name+", $i)",
-				"$m.map("+name+", $s)", "$m.filter("+name+", $b)"))
+				"$m.map("+name+", "+name+").sort()", "$m.filter("+name+", "+name+" > 'a').sort()"))
 		})
 	case tMap:
+		g.unordered = true
 		return g.with(tInt, func(name string) string {
 			return g.fill(depth, g.pick("$m.transformMap(k, "+name+", $i)", "$m.transformMap(k, "+name+", $b, $i)",
 				"$I.transformMapEntry(i, "+name+", {string(i): $i})"))
@@ -176,11 +179,13 @@ func (g *generator) plain(kind string, depth int) string {
 func (g *generator) loop(depth int) string {
 	macro := g.pick("all", "exists", "exists_one", "existsOne")
 	if g.chance(25) {
+		g.unordered = true
 		return g.with(tString, func(name string) string {
 			return g.fill(depth, g.pick("$m", "$S", "device.attributes", `device.attributes["`+g.domain()+`"]`)+"."+macro+"("+name+", $b)")
 		})
 	}
 	if g.chance(30) {
+		g.unordered = true
 		return g.with(tInt, func(name string) string {
 			return g.fill(depth, g.pick("$m", "$I")+"."+macro+"(k, "+name+", $b)")
 		})
