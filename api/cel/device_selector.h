@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CEL expressions that select devices: spec.selectors of DeviceClass, the selectors of device
-// requests (KEP-4381). The environment is that of Kubernetes 1.36 (docs/devices.md).
+// CEL selectors of DRA device requests and device classes, as the scheduler of Kubernetes 1.36
+// evaluates them (k8s.io/dynamic-resource-allocation/cel): the environment of the API server plus
+// the variable `device`. What is supported and where results may differ: docs/devices.md, section
+// CEL.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +18,9 @@
 
 namespace tutti::api::cel {
 
-struct Version {
-  std::string text;  // semver as the API has it
+struct Version {  // semantic version 2.0.0, as the API has it ("1.2.3-rc.1")
+  std::string text;
+  friend bool operator==(const Version&, const Version&) = default;
 };
 
 using AttributeValue =
@@ -27,25 +30,49 @@ using AttributeValue =
 // What `device` means in an expression.
 struct SelectorDevice {
   std::string driver;
-  // domain -> id; names without a domain are filed under the driver.
+  // Domain -> id -> value. Names without a domain are filed under the driver's name by the caller.
   std::map<std::string, std::map<std::string, AttributeValue>> attributes;
   std::map<std::string, std::map<std::string, Quantity>> capacity;
   bool allow_multiple_allocations = false;
 };
 
-// A compiled expression. Immutable; may be used by several threads.
+// Feature gates of the API server that change the language.
+struct Features {
+  // DRAListTypeAttributes (alpha in 1.36): attributes may be lists, `includes()` exists. When off,
+  // a device with a list fails to evaluate, as in the scheduler.
+  bool list_type_attributes = false;
+};
+
+class Program;
+
+// Immutable and safe to use from several threads at once.
 class DeviceSelector {
  public:
-  // kInvalid with a message for a person where Kubernetes refuses to compile it.
-  static Result<std::shared_ptr<const DeviceSelector>> Compile(std::string_view expression);
+  // Parses and type-checks. Error: kInvalid, what Kubernetes would refuse when the object is
+  // created, or an expression beyond the limits of docs/devices.md; the message names line and
+  // column. The estimate of the worst-case cost, which the API server makes too, is not made.
+  static Result<std::shared_ptr<const DeviceSelector>> Compile(std::string_view expression,
+                                                               Features features = {});
 
-  // Whether the device matches, or the run-time error that the evaluation ends with.
+  // Whether the device is selected. Error (kInvalid): the run-time error with which the evaluation
+  // ends in Kubernetes, too: a missing attribute, a wrong type, more than 1,000,000 units of cost.
   [[nodiscard]] Result<bool> Matches(const SelectorDevice& device) const;
+
   [[nodiscard]] const std::string& expression() const { return expression_; }
 
+  // Units of cost that the last part of a run added up to, for tests of the cost model.
+  [[nodiscard]] uint64_t CostForTest(const SelectorDevice& device) const;
+
+  DeviceSelector(const DeviceSelector&) = delete;
+  DeviceSelector& operator=(const DeviceSelector&) = delete;
+  ~DeviceSelector();
+
  private:
-  DeviceSelector() = default;
+  DeviceSelector(std::string expression, Features features, std::unique_ptr<const Program> program);
+
   std::string expression_;
+  Features features_;
+  std::unique_ptr<const Program> program_;
 };
 
 }  // namespace tutti::api::cel
