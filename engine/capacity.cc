@@ -101,21 +101,30 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   }
   void SetDevicesKnown(bool known) override { devices_known_ = known; }
   void SetResourceSlice(std::shared_ptr<const api::ResourceSlice> slice) override {
-    Helps(devices_.SetSlice(std::move(slice)));
+    const bool changed = devices_.SetSlice(std::move(slice));
+    device_version_ += changed ? 1 : 0;
+    Helps(changed);
   }
-  void RemoveResourceSlice(const std::string& name) override { Helps(devices_.RemoveSlice(name)); }
+  void RemoveResourceSlice(const std::string& name) override {
+    ++device_version_;
+    Helps(devices_.RemoveSlice(name));
+  }
   void SetDeviceClass(const api::DeviceClass& device_class) override {
+    ++device_version_;
     Helps(devices_.SetClass(device_class));
     ledger_.SetDelegated(devices_.inventory().MappedResources());
   }
   void RemoveDeviceClass(const std::string& name) override {
+    ++device_version_;
     Helps(devices_.RemoveClass(name));
     ledger_.SetDelegated(devices_.inventory().MappedResources());
   }
   void SetResourceClaimTemplate(const api::ResourceClaimTemplate& claim_template) override {
+    ++device_version_;
     Helps(devices_.SetTemplate(claim_template));
   }
   void RemoveResourceClaimTemplate(const api::ObjectKey& key) override {
+    ++device_version_;
     Helps(devices_.RemoveTemplate(key));
   }
   void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
@@ -123,6 +132,9 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
     Helps(devices_.SetClaim(claim, gang, pod_set));
   }
   void RemoveResourceClaim(const api::ObjectKey& key) override { Helps(devices_.RemoveClaim(key)); }
+  DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,
+                        const api::PodShape& shape) const override;
+  uint64_t DeviceVersion() const override { return device_version_; }
   void SetPod(const std::string& uid, const std::string& node,
               std::shared_ptr<const api::PodShape> shape, const std::string& gang,
               const std::string& pod_set) override {
@@ -675,6 +687,26 @@ std::vector<GangPodSet> CapacityImpl::InFlight(const std::string& except) const 
     }
   }
   return flying;
+}
+
+DeviceCharge CapacityImpl::ChargeOf(const DeviceQuota& quota, const std::string& ns,
+                                    const api::PodShape& shape) const {
+  std::vector<std::shared_ptr<const api::ClaimSpec>> specs;  // keeps what the claims point to
+  std::vector<TemplateClaim> claims;
+  for (const api::PodClaim& claim : shape.claims) {
+    if (claim.claim_template.empty()) {
+      continue;
+    }
+    specs.push_back(devices_.FindTemplate({ns, claim.claim_template}));
+    if (specs.back() == nullptr) {
+      return {{},
+              {},
+              "resourceClaims[" + claim.name + "]: ResourceClaimTemplate " + ns + "/" +
+                  claim.claim_template + " does not exist"};
+    }
+    claims.push_back({claim.name, claim.claim_template, specs.back().get()});
+  }
+  return quota.ChargeOf(claims, shape.requests, devices_.inventory());
 }
 
 }  // namespace

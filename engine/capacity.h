@@ -16,6 +16,7 @@
 
 #include "api/core.h"
 #include "api/dra.h"
+#include "engine/device_quota.h"
 
 namespace tutti::engine {
 
@@ -99,6 +100,11 @@ class Capacity {
   virtual void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
                                 const std::string& pod_set) = 0;
   virtual void RemoveResourceClaim(const api::ObjectKey& key) = 0;
+  // What the devices of one such pod cost in quota; its claims are looked up in `ns`.
+  [[nodiscard]] virtual DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,
+                                              const api::PodShape& shape) const = 0;
+  // Grows when slices, device classes or claim templates change: ChargeOf may answer differently.
+  [[nodiscard]] virtual uint64_t DeviceVersion() const = 0;
 
   // All pods of all podsets together, or nothing, with all devices of their claims. Deterministic:
   // nodes are tried in an order that packs (fullest suitable node first, then name). Exact for

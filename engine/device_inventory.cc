@@ -377,6 +377,21 @@ bool DeviceInventory::RemoveClass(const std::string& name) {
   return classes_.erase(name) > 0;
 }
 
+std::vector<int32_t> DeviceInventory::DevicesOf(const std::string& driver) const {
+  std::vector<int32_t> out;
+  for (auto it = pools_.lower_bound({driver, ""}); it != pools_.end() && it->first.first == driver;
+       ++it) {
+    if (it->second.generations.empty())
+      continue;
+    const PoolGeneration& newest = it->second.generations.rbegin()->second;
+    const auto slice = slices_.find(newest.slices.front());
+    if (slice != slices_.end() &&
+        slice->second.slice->slice_count == static_cast<int64_t>(newest.slices.size()))
+      out.insert(out.end(), newest.devices.begin(), newest.devices.end());
+  }
+  return out;
+}
+
 const api::DeviceClass* DeviceInventory::FindClass(const std::string& name) const {
   const auto it = classes_.find(name);
   return it == classes_.end() ? nullptr : &it->second;

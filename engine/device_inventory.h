@@ -98,6 +98,9 @@ class DeviceInventory {
   // A pool that has no device for the node, but is enough to refuse a request for all devices since
   // its counters count everywhere: "resource pool d/p is being updated"; "" = none.
   [[nodiscard]] std::string FarProblem(const std::string& node) const;
+  // Places of the driver's devices in the newest generations of its pools, whatever nodes they are
+  // for; pools that are being updated are left out.
+  [[nodiscard]] std::vector<int32_t> DevicesOf(const std::string& driver) const;
   [[nodiscard]] const PublishedDevice& At(int32_t place) const { return places_[place]; }
   [[nodiscard]] size_t Places() const { return places_.size(); }
   [[nodiscard]] size_t Devices() const { return device_count_; }

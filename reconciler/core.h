@@ -166,6 +166,9 @@ class Core {
 
   // devices.cc
   void LinkClaim(const api::ResourceClaim& claim);
+  void DevicesChanged(uint64_t version_before);
+  // Adds what the pod set's devices cost to its requests, or says why that can't be told.
+  void ChargeDevices(const Unit& unit, engine::PodSetInput& pod_set, std::string& misconfigured);
   void LinkClaimsOf(const std::string& pod_uid);
 
   // inputs.cc
@@ -247,7 +250,9 @@ class Core {
   std::set<std::string> autoscaled_nodes_;
   std::map<std::string, engine::CapacityMode> capacity_modes_;  // as told to the engine
   bool capacity_modes_stale_ = true;
-  uint64_t context_version_ = 1;  // of limit ranges and runtime classes
+  engine::DeviceQuota device_quota_;
+  std::set<api::ObjectKey> units_with_devices_;  // those that ask for some, or did once
+  uint64_t context_version_ = 1;                 // of limit ranges and runtime classes
   uint64_t next_token_ = 1;
   bool synced_ = false;
   bool first_step_ = true;

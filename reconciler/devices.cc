@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Core: the kinds of resource.k8s.io go on to the engine's books; claims are told whose gang they
-// belong to, as soon as their pod is known as one of a job's.
+// belong to, as soon as their pod is known as one of a job's; and what claims cost in quota is
+// added to what a job asks for.
 #include "reconciler/core.h"
 
 namespace tutti::reconciler {
@@ -14,29 +15,85 @@ std::string OwningPod(const api::ObjectMeta& meta) {
 
 }  // namespace
 
+// What devices cost may have changed for every job that asks for some.
+void Core::DevicesChanged(uint64_t version_before) {
+  if (engine_->capacity().DeviceVersion() == version_before) {
+    return;
+  }
+  for (auto it = units_with_devices_.begin(); it != units_with_devices_.end();) {
+    if (!units_.contains(*it)) {
+      it = units_with_devices_.erase(it);
+      continue;
+    }
+    Dirty(*it);
+    ++it;
+  }
+}
+
+void Core::ChargeDevices(const Unit& unit, engine::PodSetInput& pod_set,
+                         std::string& misconfigured) {
+  const api::PodShape& shape = *pod_set.shape;
+  if (shape.claims.empty() && shape.container_resources.empty()) {
+    return;
+  }
+  units_with_devices_.insert(unit.key);
+  if (!options_.devices) {
+    if (!shape.claims.empty() && misconfigured.empty()) {
+      misconfigured = "resourceClaims: the cluster doesn't serve resource.k8s.io/v1";
+    }
+    return;
+  }
+  if (!options_.device_quota) {
+    if (options_.reject_claims_without_quota && !shape.claims.empty() && misconfigured.empty()) {
+      misconfigured =
+          "resourceClaims: device claims are not counted here (feature gate "
+          "KueueDRAIntegration is off), so no queue may admit them";
+    }
+    return;
+  }
+  const engine::DeviceCharge charge =
+      engine_->capacity().ChargeOf(device_quota_, unit.key.ns, shape);
+  if (!charge.problem.empty()) {
+    if (misconfigured.empty()) {
+      misconfigured = charge.problem;
+    }
+    return;
+  }
+  for (const std::string& resource : charge.replaced) {
+    pod_set.requests.erase(resource);
+  }
+  api::AddTo(pod_set.requests, charge.amounts);
+}
+
 void Core::OnResourceSlice(std::shared_ptr<const api::ResourceSlice> slice, bool deleted) {
+  const uint64_t before = engine_->capacity().DeviceVersion();
   if (deleted) {
     engine_->capacity().RemoveResourceSlice(slice->meta.name);
   } else {
     engine_->capacity().SetResourceSlice(std::move(slice));
   }
+  DevicesChanged(before);
 }
 
 void Core::OnDeviceClass(std::shared_ptr<const api::DeviceClass> device_class, bool deleted) {
+  const uint64_t before = engine_->capacity().DeviceVersion();
   if (deleted) {
     engine_->capacity().RemoveDeviceClass(device_class->meta.name);
   } else {
     engine_->capacity().SetDeviceClass(*device_class);
   }
+  DevicesChanged(before);
 }
 
 void Core::OnResourceClaimTemplate(std::shared_ptr<const api::ResourceClaimTemplate> claim_template,
                                    bool deleted) {
+  const uint64_t before = engine_->capacity().DeviceVersion();
   if (deleted) {
     engine_->capacity().RemoveResourceClaimTemplate(claim_template->meta.Key());
   } else {
     engine_->capacity().SetResourceClaimTemplate(*claim_template);
   }
+  DevicesChanged(before);
 }
 
 void Core::OnResourceClaim(std::shared_ptr<const api::ResourceClaim> claim, bool deleted) {

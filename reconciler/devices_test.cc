@@ -18,6 +18,7 @@ class DevicesTest : public ::testing::Test {
     options.gang_api = GangApi::kV1Alpha2;
     options.managed_namespaces.present = true;
     options.devices = true;
+    options.device_mappings = {{"gpus", {"gpu"}, {}}};
     return options;
   }
 
@@ -26,7 +27,7 @@ class DevicesTest : public ::testing::Test {
     cluster_.AddFlavor("default");
     cluster_.AddNode("n1", 4);
     cluster_.AddNode("n2", 4);
-    cluster_.AddQueue("cq", "team-a", {{"cpu", "8"}});
+    cluster_.AddQueue("cq", "team-a", {{"cpu", "8"}, {"gpus", "6"}});
     cluster_.Tick();
     auto device_class = std::make_shared<api::DeviceClass>();
     device_class->meta.name = "gpu";
@@ -121,6 +122,42 @@ TEST_F(DevicesTest, AMissingTemplateIsSaidAndItsArrivalStartsTheJob) {
   cluster_.core().OnResourceClaimTemplate(claim_template, false);
   cluster_.Run(1s);
   EXPECT_FALSE(cluster_.Suspended("team-a", "job"));
+}
+
+TEST_F(DevicesTest, DevicesCostQuota) {
+  Gpus("n1", 4);
+  Gpus("n2", 4);
+  cluster_.Submit({.name = "five", .pods = 5, .runs_for = 5s, .claim_template = "one-gpu"});
+  cluster_.Run(1s);
+  EXPECT_FALSE(cluster_.Suspended("team-a", "five")) << Message("five");
+  cluster_.Submit({.name = "two", .pods = 2, .runs_for = 5s, .claim_template = "one-gpu"});
+  cluster_.Run(2s);
+  EXPECT_TRUE(cluster_.Suspended("team-a", "two"));
+  EXPECT_NE(Message("two").find("gpus"), std::string::npos) << Message("two");
+  EXPECT_TRUE(cluster_.RunUntilDone(60s));
+  EXPECT_EQ(cluster_.Check(), "");
+}
+
+// known-bugs D3, D4: no loop while it can't be counted, and told again when it can.
+TEST_F(DevicesTest, AClassThatCantBeCountedIsSaidOnceAndLookedAtAgainWhenItChanges) {
+  Gpus("n1", 2);
+  auto claim_template = std::make_shared<api::ResourceClaimTemplate>();
+  claim_template->meta.ns = "team-a";
+  claim_template->meta.name = "nic";
+  claim_template->spec = OneGpu();
+  claim_template->spec.requests[0].exactly->device_class = "nic";
+  cluster_.core().OnResourceClaimTemplate(claim_template, false);
+  cluster_.Submit({.name = "job", .pods = 1, .runs_for = 5s, .claim_template = "nic"});
+  cluster_.Run(2s);
+  EXPECT_NE(Message("job").find("DeviceClass nic is in no deviceClassMappings"), std::string::npos)
+      << Message("job");
+  const auto writes = cluster_.writes();
+  cluster_.Run(30s);
+  EXPECT_EQ(cluster_.writes(), writes);
+  claim_template->spec.requests[0].exactly->device_class = "gpu";
+  cluster_.core().OnResourceClaimTemplate(claim_template, false);
+  cluster_.Run(1s);
+  EXPECT_FALSE(cluster_.Suspended("team-a", "job")) << Message("job");
 }
 
 TEST_F(DevicesTest, PromisesBecomeAllocationsAndEndWithTheClaims) {
