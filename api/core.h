@@ -69,6 +69,24 @@ struct HostPort {
 };
 [[nodiscard]] bool Clash(const HostPort& a, const HostPort& b);
 
+// spec.resourceClaims[]: one of the two names is set.
+struct PodClaim {
+  std::string name;
+  std::string claim;           // resourceClaimName
+  std::string claim_template;  // resourceClaimTemplateName
+  auto operator<=>(const PodClaim&) const = default;
+};
+
+// What one container asks of a resource that a device class may stand for (KEP-5004).
+struct ContainerResource {
+  int32_t container = 0;     // index in initContainers followed by containers
+  bool short_lived = false;  // an init container that is no sidecar
+  std::string resource;
+  int64_t amount = 0;  // > 0
+  int32_t index = 0;   // of the resource among the container's requests, sorted by name
+  auto operator<=>(const ContainerResource&) const = default;
+};
+
 // What placing one pod takes: the result of all defaulting (see pod_requests.h). Equal shapes are
 // shared, so a gang of identical pods has one pointer.
 struct PodShape {
@@ -78,13 +96,14 @@ struct PodShape {
   bool has_required_affinity = false;               // present though all terms were dropped
   std::vector<Toleration> tolerations;
   std::vector<HostPort> host_ports;
-  std::string scheduler_name;  // "" = default-scheduler
-  std::string node_name;       // preset spec.nodeName
+  std::string scheduler_name;                          // "" = default-scheduler
+  std::string node_name;                               // preset spec.nodeName
+  std::vector<PodClaim> claims;                        // in the pod's order
+  std::vector<ContainerResource> container_resources;  // in the order of the containers
   // Things the scheduler checks that Tutti leaves to it; each is said in the pending message.
   bool has_pod_affinity = false;     // required inter-pod (anti)affinity
   bool has_topology_spread = false;  // DoNotSchedule constraints
   bool has_volumes_claims = false;   // persistentVolumeClaim or ephemeral volumes
-  bool has_resource_claims = false;  // DRA
   bool has_scheduling_gates = false;
   bool operator==(const PodShape&) const = default;
 };

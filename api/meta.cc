@@ -244,6 +244,14 @@ Resource ResourceOf(Kind kind) {
       return {"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", false};
     case Kind::kPodGroup:
       return {"scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", true};
+    case Kind::kResourceSlice:
+      return {"resource.k8s.io", "v1", "resourceslices", "ResourceSlice", false};
+    case Kind::kDeviceClass:
+      return {"resource.k8s.io", "v1", "deviceclasses", "DeviceClass", false};
+    case Kind::kResourceClaim:
+      return {"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", true};
+    case Kind::kResourceClaimTemplate:
+      return {"resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", true};
     case Kind::kWorkload:
       return {"kueue.x-k8s.io", "v1beta2", "workloads", "Workload", true};
     case Kind::kClusterQueue:

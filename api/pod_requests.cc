@@ -261,6 +261,34 @@ void ReadHostPorts(const Container& container, bool host_network, std::vector<Ho
   }
 }
 
+// Extended resources, and the names that ask for a device class directly.
+bool MayBeDevices(std::string_view resource) {
+  if (resource.starts_with("deviceclass.resource.kubernetes.io/"))
+    return true;
+  return resource.find('/') != std::string_view::npos &&
+         resource.find("kubernetes.io/") == std::string_view::npos &&
+         !resource.starts_with("requests.");
+}
+
+void ReadContainerResources(const PodSpec& spec, std::vector<ContainerResource>& out) {
+  int32_t container = 0;
+  for (const auto* list : {&spec.init_containers, &spec.containers}) {
+    for (const Container& part : *list) {
+      int32_t index = 0;
+      for (const auto& [resource, quantity] : part.requests) {
+        // The scheduler makes no device request of a fraction.
+        const int64_t amount = quantity.Value();
+        if (MayBeDevices(resource) && amount > 0 && Quantity::FromInt(amount) == quantity) {
+          out.push_back(
+              {container, list == &spec.init_containers && !part.sidecar, resource, amount, index});
+        }
+        ++index;
+      }
+      ++container;
+    }
+  }
+}
+
 Status ReadPlacement(const Json& pod, const PodSpec& parsed, PodShape& out) {
   const Json& spec = pod["spec"];
   out.node_selector = StringMapFromJson(spec["nodeSelector"]);
@@ -308,7 +336,11 @@ Status ReadPlacement(const Json& pod, const PodSpec& parsed, PodShape& out) {
       out.has_volumes_claims = true;
     }
   }
-  out.has_resource_claims = non_empty(spec["resourceClaims"]);
+  for (const Json& claim : spec["resourceClaims"].AsArray()) {
+    out.claims.push_back({claim["name"].AsString(), claim["resourceClaimName"].AsString(),
+                          claim["resourceClaimTemplateName"].AsString()});
+  }
+  ReadContainerResources(parsed, out.container_resources);
   out.has_scheduling_gates = non_empty(spec["schedulingGates"]);
   return {};
 }
@@ -411,6 +443,12 @@ size_t HashOf(const PodShape& shape) {
   }
   mix(shape.required_affinity.size());
   mix(shape.host_ports.size());
+  for (const PodClaim& claim : shape.claims) {
+    mix(text(claim.name));
+    mix(text(claim.claim));
+    mix(text(claim.claim_template));
+  }
+  mix(shape.container_resources.size());
   mix(text(shape.scheduler_name));
   mix(text(shape.node_name));
   return hash;

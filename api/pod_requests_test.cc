@@ -168,13 +168,35 @@ TEST(PodShape, FlagsWhatIsLeftToTheScheduler) {
     "affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{}]}},
     "topologySpreadConstraints":[{"whenUnsatisfiable":"DoNotSchedule"}],
     "volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"c"}}],
-    "resourceClaims":[{"name":"g"}],
     "schedulingGates":[{"name":"wait"}]}})");
   EXPECT_TRUE(shape.has_pod_affinity);
   EXPECT_TRUE(shape.has_topology_spread);
   EXPECT_TRUE(shape.has_volumes_claims);
-  EXPECT_TRUE(shape.has_resource_claims);
   EXPECT_TRUE(shape.has_scheduling_gates);
+}
+
+TEST(PodShape, KeepsTheClaimsInThePodsOrder) {
+  const PodShape shape = Shape(R"({"spec":{"resourceClaims":[
+    {"name":"gpu","resourceClaimTemplateName":"one-gpu"},
+    {"name":"net","resourceClaimName":"fabric"}]}})");
+  EXPECT_EQ(shape.claims, (std::vector<PodClaim>{{"gpu", "", "one-gpu"}, {"net", "fabric", ""}}));
+  EXPECT_NE(InternShape(shape), InternShape(PodShape()));
+}
+
+TEST(PodShape, KeepsWhatEachContainerAsksOfResourcesThatMayBeDevices) {
+  const PodShape shape = Shape(R"({"spec":{
+    "initContainers":[
+      {"name":"i","resources":{"requests":{"cpu":"1","nvidia.com/gpu":"2"}}},
+      {"name":"s","restartPolicy":"Always","resources":{"limits":{"nvidia.com/gpu":"1"}}}],
+    "containers":[
+      {"name":"a","resources":{"requests":{
+        "deviceclass.resource.kubernetes.io/gpu":"3","example.com/half":"500m",
+        "kubernetes.io/native":"1","nvidia.com/gpu":"0"}}}]}})");
+  EXPECT_EQ(
+      shape.container_resources,
+      (std::vector<ContainerResource>{{0, true, "nvidia.com/gpu", 2, 1},
+                                      {1, false, "nvidia.com/gpu", 1, 0},
+                                      {2, false, "deviceclass.resource.kubernetes.io/gpu", 3, 0}}));
 }
 
 TEST(PodShape, OddTypesNeverCrash) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <vector>
@@ -197,6 +198,7 @@ Quantity Quantity::FromMilli(int64_t milli) {
   Quantity out;
   out.coefficient_ = milli;
   out.exponent_ = milli == 0 ? 0 : -3;
+  out.scale_ = -3;
   return out;
 }
 
@@ -285,6 +287,7 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
   digits.erase(digits.begin(),
                std::find_if(digits.begin(), digits.end(), [](uint8_t d) { return d != 0; }));
   int64_t exponent = suffix.binary ? -counted_fraction : suffix.exponent - counted_fraction;
+  out.scale_ = !exact_path ? kNotIn64Bits : static_cast<int32_t>(suffix.binary ? 0 : exponent);
   if (digits.empty()) {
     out.text_.clear();
     return out;
@@ -324,6 +327,7 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
     if (whole > 19 || Scaled(magnitude, out.exponent_, 0) == kMax) {
       out.coefficient_ = negative ? -static_cast<Wide>(kMax) : static_cast<Wide>(kMax);
       out.exponent_ = 0;
+      out.scale_ = kNotIn64Bits;
       out.text_.clear();
     }
   }
@@ -366,6 +370,29 @@ int64_t Quantity::MilliValue() const {
   return Scaled(coefficient_, exponent_, -3);
 }
 
+std::optional<int64_t> Quantity::AsInt64() const {
+  if (scale_ < 0) {  // kNotIn64Bits, too
+    return std::nullopt;
+  }
+  const int64_t value = Value();
+  if (value == kMax || value == kMin) {  // perhaps saturated
+    return *this == FromInt(value) ? std::optional<int64_t>(value) : std::nullopt;
+  }
+  return value;
+}
+
+double Quantity::ApproximateDouble() const {
+  // The API server multiplies the digits that it keeps by a power of ten, and rounds twice.
+  Wide digits = coefficient_;
+  int32_t exponent = exponent_;
+  while (scale_ != kNotIn64Bits && exponent > scale_ && digits != 0) {
+    digits *= 10;
+    --exponent;
+  }
+  const double power = std::pow(10.0, exponent);
+  return exponent == 0 ? static_cast<double>(digits) : static_cast<double>(digits) * power;
+}
+
 Quantity Quantity::RoundedUpToMilli() const {
   if (exponent_ >= -3) {
     return *this;
@@ -376,6 +403,7 @@ Quantity Quantity::RoundedUpToMilli() const {
   const Wide rest = coefficient_ % divisor;
   out.coefficient_ = coefficient_ / divisor + (rest > 0 ? 1 : (rest < 0 ? -1 : 0));
   out.exponent_ = -3;
+  out.scale_ = scale_ == kNotIn64Bits ? kNotIn64Bits : -3;
   return out;
 }
 
@@ -458,11 +486,12 @@ bool operator==(const Quantity& a, const Quantity& b) {
 }
 
 Quantity operator+(const Quantity& a, const Quantity& b) {
-  if (b.coefficient_ == 0) {
-    return a;
-  }
-  if (a.coefficient_ == 0) {
-    return b;
+  constexpr int32_t kWide = Quantity::kNotIn64Bits;
+  const bool narrow = a.scale_ != kWide && b.scale_ != kWide;
+  if (b.coefficient_ == 0 || a.coefficient_ == 0) {
+    Quantity out = b.coefficient_ == 0 ? a : b;
+    out.scale_ = narrow ? out.scale_ : kWide;
+    return out;
   }
   Quantity out;
   out.format_ = a.format_;
@@ -488,9 +517,19 @@ Quantity operator+(const Quantity& a, const Quantity& b) {
                           ? a
                           : b;
     larger.text_.clear();
+    larger.scale_ = kWide;
     return larger;
   }
   out.coefficient_ = sum;
+  const int32_t scale = std::min(a.scale_, b.scale_);
+  const auto fits = [scale](Wide coefficient, int32_t exponent) {
+    const int64_t scaled = Scaled(coefficient, exponent, scale);
+    return scaled != kMax && scaled != kMin;
+  };
+  out.scale_ = narrow && fits(a.coefficient_, a.exponent_) && fits(b.coefficient_, b.exponent_) &&
+                       fits(sum, out.exponent_)
+                   ? scale
+                   : kWide;
   if (sum == 0) {
     out.exponent_ = 0;
   }

@@ -8,6 +8,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,12 @@ class Quantity {
   [[nodiscard]] int64_t MilliValue() const;
   // The API server stores resource lists of pods, nodes and limit ranges like this.
   [[nodiscard]] Quantity RoundedUpToMilli() const;
+  // What CEL's isInteger() and asInteger() see, which is how the API server happens to keep a
+  // number: absent for fractions, for "1000m" and "1.0", and for what is not kept in 64 bits
+  // ("1.5Gi").
+  [[nodiscard]] std::optional<int64_t> AsInt64() const;
+  // CEL's asApproximateFloat().
+  [[nodiscard]] double ApproximateDouble() const;
   [[nodiscard]] bool IsZero() const { return coefficient_ == 0; }
   [[nodiscard]] int Sign() const { return coefficient_ < 0 ? -1 : (coefficient_ > 0 ? 1 : 0); }
   // The canonical form, as the API server writes a built-in object back: "1500m" for "1.5". Text
@@ -50,7 +57,10 @@ class Quantity {
   int32_t exponent_ = 0;
   enum class Format : uint8_t { kDecimal, kBinary, kExponent };
   Format format_ = Format::kDecimal;  // how the canonical form is printed
-  std::string text_;                  // the parsed text where it counts as canonical
+  // The decimal scale at which the API server keeps the number in 64 bits.
+  static constexpr int32_t kNotIn64Bits = INT32_MIN;
+  int32_t scale_ = 0;
+  std::string text_;  // the parsed text where it counts as canonical
 };
 
 using ResourceList = std::map<std::string, Quantity>;  // name -> amount, sorted by name

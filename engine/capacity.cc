@@ -15,6 +15,7 @@
 
 #include "api/quantity.h"
 #include "engine/capacity_ledger.h"
+#include "engine/device_fit.h"
 #include "engine/fit_message.h"
 #include "engine/gang_fit.h"
 #include "engine/node_filter.h"
@@ -23,7 +24,7 @@ namespace tutti::engine {
 namespace {
 
 // What of the pod's rules is not decided here; "" = all is.
-std::string LeftToScheduler(const api::PodShape& shape) {
+std::string LeftToScheduler(const api::PodShape& shape, bool devices_known) {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
   if (shape.has_pod_affinity)
@@ -32,7 +33,7 @@ std::string LeftToScheduler(const api::PodShape& shape) {
     add("topology spread (DoNotSchedule)");
   if (shape.has_volumes_claims)
     add("volume claims");
-  if (shape.has_resource_claims)
+  if (!shape.claims.empty() && !devices_known)
     add("resource claims");
   if (shape.has_scheduling_gates)
     add("scheduling gates");
@@ -59,7 +60,9 @@ struct Query {
   std::vector<NodeFilter> filters;
   std::vector<Verdict> verdicts;  // nodes x kinds
   std::string undecided;
-  FitProblem kinds_only;  // kinds and clash; FillNodes adds the nodes
+  FitProblem kinds_only;        // kinds and clash; FillNodes adds the nodes
+  std::vector<char> delegated;  // by resource: where a node has none, devices stand for it
+  std::shared_ptr<const GangDevices> devices;  // null: no pod needs any
 };
 
 enum class Basis {
@@ -82,10 +85,56 @@ Wide Promised(const NodeState& node, int32_t resource) {
   return sum;
 }
 
-class CapacityImpl final : public Capacity {
+class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBins {
  public:
-  void SetNode(const api::Node& node) override { ledger_.SetNode(node); }
-  void RemoveNode(const std::string& name) override { ledger_.RemoveNode(name); }
+  void SetNode(const api::Node& node) override {
+    const NodeState* state = ledger_.FindNode(node.meta.name);
+    const bool added = state == nullptr;
+    const auto labels = added ? decltype(NodeFacts::labels)() : state->facts.labels;
+    ledger_.SetNode(node);
+    if (added || labels != ledger_.FindNode(node.meta.name)->facts.labels)
+      devices_.NodeChanged(node.meta.name);
+  }
+  void RemoveNode(const std::string& name) override {
+    ledger_.RemoveNode(name);
+    devices_.NodeChanged(name);
+  }
+  void SetDevicesKnown(bool known) override { devices_known_ = known; }
+  void SetResourceSlice(std::shared_ptr<const api::ResourceSlice> slice) override {
+    const bool changed = devices_.SetSlice(std::move(slice));
+    device_version_ += changed ? 1 : 0;
+    Helps(changed);
+  }
+  void RemoveResourceSlice(const std::string& name) override {
+    ++device_version_;
+    Helps(devices_.RemoveSlice(name));
+  }
+  void SetDeviceClass(const api::DeviceClass& device_class) override {
+    ++device_version_;
+    Helps(devices_.SetClass(device_class));
+    ledger_.SetDelegated(devices_.inventory().MappedResources());
+  }
+  void RemoveDeviceClass(const std::string& name) override {
+    ++device_version_;
+    Helps(devices_.RemoveClass(name));
+    ledger_.SetDelegated(devices_.inventory().MappedResources());
+  }
+  void SetResourceClaimTemplate(const api::ResourceClaimTemplate& claim_template) override {
+    ++device_version_;
+    Helps(devices_.SetTemplate(claim_template));
+  }
+  void RemoveResourceClaimTemplate(const api::ObjectKey& key) override {
+    ++device_version_;
+    Helps(devices_.RemoveTemplate(key));
+  }
+  void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
+                        const std::string& pod_set) override {
+    Helps(devices_.SetClaim(claim, gang, pod_set));
+  }
+  void RemoveResourceClaim(const api::ObjectKey& key) override { Helps(devices_.RemoveClaim(key)); }
+  DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,
+                        const api::PodShape& shape) const override;
+  uint64_t DeviceVersion() const override { return device_version_; }
   void SetPod(const std::string& uid, const std::string& node,
               std::shared_ptr<const api::PodShape> shape, const std::string& gang,
               const std::string& pod_set) override {
@@ -96,18 +145,27 @@ class CapacityImpl final : public Capacity {
   bool FitsWhateverInFlight(const Gang& gang) const override;
   void Reserve(const Gang& gang, const Placement& placement) override {
     ledger_.Reserve(gang, placement);
+    Helps(devices_.Reserve(gang.id, PromisesOf(gang, placement)));
   }
-  void Release(const std::string& gang_id) override { ledger_.Release(gang_id); }
+  void Release(const std::string& gang_id) override {
+    ledger_.Release(gang_id);
+    Helps(devices_.Release(gang_id));
+  }
   int32_t Unbound(const std::string& gang_id) const override { return ledger_.Unbound(gang_id); }
   int32_t Bound(const std::string& gang_id, const std::string& pod_set) const override {
     return ledger_.Bound(gang_id, pod_set);
   }
-  bool PlanBroken(const std::string& gang_id) const override { return ledger_.PlanBroken(gang_id); }
+  bool PlanBroken(const std::string& gang_id) const override {
+    return ledger_.PlanBroken(gang_id) || devices_.PlanBroken(gang_id);
+  }
   int32_t CountNodes(const api::StringMap& labels) const override {
     return ledger_.CountNodes(labels);
   }
-  uint64_t Version() const override { return ledger_.Version(); }
-  std::string SanityCheck() const override { return ledger_.SanityCheck(); }
+  uint64_t Version() const override { return ledger_.Version() + device_version_; }
+  std::string SanityCheck() const override {
+    const std::string problem = ledger_.SanityCheck();
+    return problem.empty() ? devices_.SanityCheck() : problem;
+  }
 
  private:
   std::optional<Query> Prepare(const Gang& gang) const;
@@ -125,8 +183,80 @@ class CapacityImpl final : public Capacity {
   std::vector<GangPodSet> InFlight(const std::string& except) const;
   [[nodiscard]] const std::vector<const NodeState*>& Nodes() const { return ledger_.Nodes(); }
 
+  // For devices.
+  [[nodiscard]] bool Matches(const api::NodeSelector& selector,
+                             const std::string& node) const override;
+  [[nodiscard]] const std::string& Name(size_t bin) const override {
+    return Nodes()[bin]->facts.name;
+  }
+  [[nodiscard]] bool Offers(size_t bin, const std::string& resource) const override;
+  DeviceSearch Find(const Query& query, FitProblem& problem, Basis basis) const;
+  void AttachDevices(const Gang& gang, const Query& query, DevicePlan plan,
+                     Placement& placement) const;
+  static std::vector<PodPromise> PromisesOf(const Gang& gang, const Placement& placement);
+  void Helps(bool helps) { device_version_ += helps ? 1 : 0; }
+
   CapacityLedger ledger_;
+  DeviceLedger devices_{*this};
+  bool devices_known_ = false;
+  uint64_t device_version_ = 0;
 };
+
+// --- devices
+// ---------------------------------------------------------------------------------------------
+
+bool CapacityImpl::Matches(const api::NodeSelector& selector, const std::string& node) const {
+  const NodeState* state = ledger_.FindNode(node);
+  if (state == nullptr)
+    return false;
+  // The filter's rules for affinity are those of node selectors; taints are another question.
+  static const api::StringMap kNoLabels;
+  static const std::vector<api::Toleration> kNoTolerations;
+  api::PodShape pod;
+  pod.has_required_affinity = true;
+  pod.required_affinity = selector.terms;
+  return NodeFilter(ledger_.Facts(), pod, kNoLabels, kNoTolerations).Check(state->facts) !=
+         Verdict::kNoMatch;
+}
+
+bool CapacityImpl::Offers(size_t bin, const std::string& resource) const {
+  const int32_t id = ledger_.FindResource(resource);
+  const Cell* cell = id < 0 ? nullptr : Nodes()[bin]->Find(id);
+  return cell != nullptr && cell->allocatable > 0;
+}
+
+DeviceSearch CapacityImpl::Find(const Query& query, FitProblem& problem, Basis basis) const {
+  if (query.devices != nullptr)
+    return query.devices->Search(problem, *this, basis == Basis::kEmpty);
+  DeviceSearch out;
+  out.result = Search(problem);
+  return out;
+}
+
+void CapacityImpl::AttachDevices(const Gang& gang, const Query& query, DevicePlan plan,
+                                 Placement& placement) const {
+  std::vector<size_t> kind_of(gang.pod_sets.size(), 0);
+  for (size_t k = 0; k < query.kinds.size(); ++k) {
+    for (const size_t set : query.kinds[k].pod_sets)
+      kind_of[set] = k;
+  }
+  std::map<std::string, size_t> bin_of;
+  const std::vector<const NodeState*>& nodes = Nodes();
+  for (size_t n = 0; n < nodes.size(); ++n)
+    bin_of.emplace_hint(bin_of.end(), nodes[n]->facts.name, n);
+  query.devices->Attach(std::move(plan), kind_of, bin_of, placement);
+}
+
+std::vector<PodPromise> CapacityImpl::PromisesOf(const Gang& gang, const Placement& placement) {
+  std::vector<PodPromise> out;
+  for (const PlacementSlot& slot : placement) {
+    if (slot.devices == nullptr || slot.pod_set >= gang.pod_sets.size())
+      continue;
+    for (const PodDevices& pod : slot.devices->pods)
+      out.push_back({gang.pod_sets[slot.pod_set].name, slot.node, pod});
+  }
+  return out;
+}
 
 // Nothing for a gang without pods.
 std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
@@ -138,7 +268,7 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
     const GangPodSet& set = gang.pod_sets[i];
     if (set.count <= 0)
       continue;
-    if (const std::string rules = LeftToScheduler(*set.shape); !rules.empty())
+    if (const std::string rules = LeftToScheduler(*set.shape, devices_known_); !rules.empty())
       undecided.insert(rules);
     for (const auto& [name, amount] : set.shape->requests) {
       if (amount > 0 && CountsForFit(name))
@@ -169,6 +299,15 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
   }
   query.names.emplace_back(kPodsResource);
   query.ids.push_back(kPodsId);
+  query.delegated.assign(query.names.size(), 0);
+  if (devices_known_) {
+    std::vector<const GangPodSet*> kinds;
+    for (const KindQuery& kind : query.kinds)
+      kinds.push_back(kind.first);
+    query.devices = GangDevices::Prepare(devices_, *this, gang, kinds);
+    for (size_t r = 0; r + 1 < query.names.size(); ++r)
+      query.delegated[r] = devices_.inventory().ClassOfResource(query.names[r]) != nullptr ? 1 : 0;
+  }
 
   FitProblem& problem = query.kinds_only;
   problem.resources = query.names.size();
@@ -222,6 +361,10 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
     int64_t* free = problem.free.data() + n * resources;
     for (size_t r = 0; r < resources; ++r) {
       const Cell* cell = node.Find(query.ids[r]);
+      if (query.delegated[r] != 0 && (cell == nullptr || cell->allocatable <= 0)) {
+        free[r] = std::numeric_limits<int64_t>::max();  // the devices decide
+        continue;
+      }
       if (cell == nullptr)
         continue;
       total[r] += cell->allocatable;
@@ -253,25 +396,42 @@ FitResult CapacityImpl::Check(const Gang& gang) const {
   const std::optional<Query> query = Prepare(gang);
   if (!query)
     return {};
-  const FitProblem now = FillNodes(*query, Basis::kNow);
-  const SearchResult found = Search(now);
+  FitProblem now = FillNodes(*query, Basis::kNow);
+  const std::vector<int64_t> caps = now.cap;
+  DeviceSearch searched = Find(*query, now, Basis::kNow);
+  const SearchResult& found = searched.result;
   FitResult result;
+  if (!searched.problem.empty()) {
+    result.kind = searched.problem_kind;
+    result.message = std::move(searched.problem);
+    return result;
+  }
   if (found.end == SearchEnd::kFound) {
     result.kind = query->undecided.empty() ? FitKind::kFits : FitKind::kUndecided;
     result.message = query->undecided;
     result.placement = ToPlacement(gang, *query, found.assigned);
+    if (query->devices != nullptr)
+      AttachDevices(gang, *query, std::move(searched.plan), result.placement);
     return result;
   }
-  const FitProblem empty = FillNodes(*query, Basis::kEmpty);
-  const bool same = empty.free == now.free && empty.cap == now.cap;
-  const SearchResult when_empty = same ? found : Search(empty);
+  FitProblem empty = FillNodes(*query, Basis::kEmpty);
+  const std::vector<int64_t> empty_caps = empty.cap;
+  const bool same = query->devices == nullptr && empty.free == now.free && empty.cap == now.cap;
+  const SearchResult when_empty = same ? found : Find(*query, empty, Basis::kEmpty).result;
   FitFacts facts;
   facts.never = when_empty.end == SearchEnd::kImpossible;
   facts.gave_up =
       !facts.never && (found.end == SearchEnd::kGaveUp || when_empty.end == SearchEnd::kGaveUp);
   result.kind = facts.never ? FitKind::kNever : FitKind::kNotNow;
-  result.message = Explain(gang, *query, now, empty, std::move(facts),
-                           result.kind == FitKind::kNever ? when_empty.placed : found.placed);
+  const std::vector<int64_t>& placed = facts.never ? when_empty.placed : found.placed;
+  if (query->devices != nullptr) {
+    for (size_t k = 0; k < query->kinds.size(); ++k) {
+      const int64_t count = now.kinds[k].count;
+      facts.devices.push_back(query->devices->Explain(facts.never ? empty_caps : caps, *this, k,
+                                                      count, count - placed[k], facts.never));
+    }
+  }
+  result.message = Explain(gang, *query, now, empty, std::move(facts), placed);
   return result;
 }
 
@@ -284,6 +444,8 @@ std::string CapacityImpl::Explain(const Gang& gang, const Query& query, const Fi
   for (size_t k = 0; k < query.kinds.size(); ++k) {
     KindFacts kind = FactsOf(gang, query, now, empty, k, facts.never);
     kind.placed = placed[k];
+    if (k < facts.devices.size())
+      kind.devices = facts.devices[k];
     Wide places = 0;
     for (size_t n = 0; n < basis.bins; ++n)
       places += basis.Cap(n, k);
@@ -355,10 +517,12 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
       ++facts.nodes.tainted;
       facts.nodes.taints.insert(query.filters[k].UntoleratedTaint(nodes[n]->facts));
     } else if (empty.Cap(n, k) == 0) {
-      ++facts.nodes.too_small;
+      const bool room = FitCount(empty.Free(n), pods.request, 1) == 1;
+      ++(room ? facts.nodes.no_devices : facts.nodes.too_small);
     } else if (!never && now.Cap(n, k) == 0) {
       const bool room = FitCount(now.Free(n), pods.request, 1) == 1;
-      ++(room ? facts.nodes.port_taken : facts.nodes.full);
+      const bool port = room && PortTaken(*nodes[n], kind.ports, Basis::kNow);
+      ++(port ? facts.nodes.port_taken : room ? facts.nodes.no_devices : facts.nodes.full);
     }
   }
   const FitProblem& problem = never ? empty : now;
@@ -453,13 +617,15 @@ bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
   std::optional<Query> query = Prepare(gang);
   if (!query)
     return true;
-  if (!query->undecided.empty() ||
-      Search(FillNodes(*query, Basis::kNow)).end != SearchEnd::kFound) {
+  FitProblem now = FillNodes(*query, Basis::kNow);
+  if (!query->undecided.empty() || Find(*query, now, Basis::kNow).result.end != SearchEnd::kFound) {
     return false;
   }
   const std::vector<GangPodSet> flying = InFlight(gang.id);
   if (flying.empty())
     return true;
+  if (query->devices != nullptr)
+    return false;
   std::vector<PodKind>& kinds = query->kinds_only.kinds;
   std::vector<int64_t> counts;
   for (PodKind& kind : kinds) {
@@ -521,6 +687,26 @@ std::vector<GangPodSet> CapacityImpl::InFlight(const std::string& except) const 
     }
   }
   return flying;
+}
+
+DeviceCharge CapacityImpl::ChargeOf(const DeviceQuota& quota, const std::string& ns,
+                                    const api::PodShape& shape) const {
+  std::vector<std::shared_ptr<const api::ClaimSpec>> specs;  // keeps what the claims point to
+  std::vector<TemplateClaim> claims;
+  for (const api::PodClaim& claim : shape.claims) {
+    if (claim.claim_template.empty()) {
+      continue;
+    }
+    specs.push_back(devices_.FindTemplate({ns, claim.claim_template}));
+    if (specs.back() == nullptr) {
+      return {{},
+              {},
+              "resourceClaims[" + claim.name + "]: ResourceClaimTemplate " + ns + "/" +
+                  claim.claim_template + " does not exist"};
+    }
+    claims.push_back({claim.name, claim.claim_template, specs.back().get()});
+  }
+  return quota.ChargeOf(claims, shape.requests, devices_.inventory());
 }
 
 }  // namespace

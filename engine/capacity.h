@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is there a place for all pods of a gang at once? The model of free capacity is kube-scheduler's
 // own (filters NodeResourcesFit, NodeUnschedulable, TaintToleration, NodeAffinity, NodeName,
-// NodePorts of the 1.36 default profile): allocatable minus all non-terminal pods, terminating ones
-// included, minus reservations of gangs that were promised a place and are not bound yet.
+// NodePorts, DynamicResources of the 1.36 default profile): allocatable minus all non-terminal
+// pods, terminating ones included, minus reservations of gangs that were promised a place and are
+// not bound yet.
 //
 // Pure data: no I/O, no clock, no thread; same calls, same answers. Not thread-safe. Complexity of
 // a check is O(nodes) per distinct pod shape.
@@ -14,8 +15,12 @@
 #include <vector>
 
 #include "api/core.h"
+#include "api/dra.h"
+#include "engine/device_quota.h"
 
 namespace tutti::engine {
+
+struct SlotDevices;  // device_ledger.h
 
 // Pods of one podset, with what the assigned flavors add to them.
 struct GangPodSet {
@@ -27,15 +32,23 @@ struct GangPodSet {
 };
 
 struct Gang {
-  std::string id;  // the workload, "ns/name"
+  std::string id;  // the workload, "ns/name"; claims are looked up in its namespace
   std::vector<GangPodSet> pod_sets;
+  // Claims of its PodGroup (KEP-5729): a pod's claim that is equal to one of these is one claim for
+  // all pods of the gang.
+  std::vector<api::PodClaim> group_claims = {};
 };
 
 struct PlacementSlot {
   size_t pod_set = 0;  // index into Gang::pod_sets
   std::string node;
   int32_t count = 0;
-  bool operator==(const PlacementSlot&) const = default;
+  // What the pods were given on trial; Reserve promises it. Null without devices.
+  std::shared_ptr<const SlotDevices> devices = nullptr;
+  // Where the pods are; devices are not compared.
+  bool operator==(const PlacementSlot& other) const {
+    return pod_set == other.pod_set && node == other.node && count == other.count;
+  }
 };
 using Placement = std::vector<PlacementSlot>;  // ordered by pod set, then node name
 
@@ -72,10 +85,31 @@ class Capacity {
                       const std::string& pod_set) = 0;
   virtual void RemovePod(const std::string& uid) = 0;
 
-  // All pods of all podsets together, or nothing. Deterministic: nodes are tried in an order that
-  // packs (fullest suitable node first, then name). Exact for gangs of identical pods; for unlike
-  // pods a search with a step budget, whose failure is reported as kNotNow with a message saying
-  // so.
+  // Devices (dynamic resource allocation, docs/devices.md). Until the caller says that it passes on
+  // everything of resource.k8s.io/v1, pods with claims are left to the scheduler.
+  virtual void SetDevicesKnown(bool known) = 0;
+  virtual void SetResourceSlice(std::shared_ptr<const api::ResourceSlice> slice) = 0;
+  virtual void RemoveResourceSlice(const std::string& name) = 0;
+  virtual void SetDeviceClass(const api::DeviceClass& device_class) = 0;
+  virtual void RemoveDeviceClass(const std::string& name) = 0;
+  virtual void SetResourceClaimTemplate(const api::ResourceClaimTemplate& claim_template) = 0;
+  virtual void RemoveResourceClaimTemplate(const api::ObjectKey& key) = 0;
+  // A claim that was made for a pod of a gang comes with that gang's id and the podset's name (else
+  // "" and ""): its allocation, once there, takes the place of what the gang was promised, so that
+  // nothing counts twice. Call it again when the gang becomes known.
+  virtual void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
+                                const std::string& pod_set) = 0;
+  virtual void RemoveResourceClaim(const api::ObjectKey& key) = 0;
+  // What the devices of one such pod cost in quota; its claims are looked up in `ns`.
+  [[nodiscard]] virtual DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,
+                                              const api::PodShape& shape) const = 0;
+  // Grows when slices, device classes or claim templates change: ChargeOf may answer differently.
+  [[nodiscard]] virtual uint64_t DeviceVersion() const = 0;
+
+  // All pods of all podsets together, or nothing, with all devices of their claims. Deterministic:
+  // nodes are tried in an order that packs (fullest suitable node first, then name). Exact for
+  // gangs of identical pods; for unlike pods a search with a step budget, whose failure is reported
+  // as kNotNow with a message saying so.
   [[nodiscard]] virtual FitResult Check(const Gang& gang) const = 0;
 
   // True only if the gang fits now AND keeps fitting however the scheduler places the unbound pods
@@ -84,9 +118,9 @@ class Capacity {
   // Sufficient, not necessary: every in-flight pod is taken to destroy as many places as one pod of
   // its size can on the worst node that admits both, for all podsets at once. Exact when nothing is
   // in flight, or when nothing in flight can reach a node of this gang; always false for
-  // kUndecided. Can become true when an in-flight pod binds, without a growth of Version(). It
-  // doesn't cover pods that nobody knows of yet, nor (unlike pods) that the scheduler finds the
-  // packing.
+  // kUndecided, and for a gang with devices while anything is in flight. Can become true when an
+  // in-flight pod binds, without a growth of Version(). It doesn't cover pods that nobody knows of
+  // yet, nor (unlike pods) that the scheduler finds the packing.
   [[nodiscard]] virtual bool FitsWhateverInFlight(const Gang& gang) const = 0;
 
   // Promises the places. The reservation of `gang.id` must not exist yet (it would be replaced).

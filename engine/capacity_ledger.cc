@@ -379,13 +379,26 @@ void CapacityLedger::CountBound(GangState& gang, int32_t pod_set, int32_t change
     gang.bound_sets.erase(it);
 }
 
+bool CapacityLedger::Delegated(const NodeState& node, int32_t resource) const {
+  const std::string& name = resource_names_[static_cast<size_t>(resource)];
+  if (!delegated_.contains(name) && !name.starts_with(api::kImplicitResourcePrefix))
+    return false;
+  const Cell* cell = node.Find(resource);
+  return cell == nullptr || cell->allocatable <= 0;
+}
+
+const NodeState* CapacityLedger::FindNode(const std::string& name) const {
+  const auto it = nodes_.find(name);
+  return it == nodes_.end() || !it->second.present ? nullptr : &it->second;
+}
+
 bool CapacityLedger::SlotBroken(const SetPlan& plan, const NodeState& node,
-                                const NodeFilter& filter) {
+                                const NodeFilter& filter) const {
   if (!node.present || filter.Check(node.facts) != Verdict::kAdmits)
     return true;
   for (const auto& [resource, amount] : plan.load->first.requests) {
     const Cell* cell = node.Find(resource);
-    if (cell == nullptr || cell->used > cell->allocatable)
+    if ((cell == nullptr || cell->used > cell->allocatable) && !Delegated(node, resource))
       return true;
   }
   const std::vector<api::HostPort>& ports = plan.load->first.ports;

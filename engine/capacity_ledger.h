@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -132,6 +133,11 @@ class CapacityLedger {
   [[nodiscard]] uint64_t Version() const { return version_; }
   [[nodiscard]] std::string SanityCheck() const;
 
+  // Resources that devices stand for on nodes that have none: no plan is broken for lack of them.
+  void SetDelegated(std::set<std::string> resources) { delegated_ = std::move(resources); }
+  // Null: no such node.
+  [[nodiscard]] const NodeState* FindNode(const std::string& name) const;
+
   // Nodes that exist, by name. Valid until the next change.
   [[nodiscard]] const std::vector<const NodeState*>& Nodes() const;
   [[nodiscard]] const std::map<std::string, GangState>& Gangs() const { return gangs_; }
@@ -162,7 +168,9 @@ class CapacityLedger {
   void ForgetPod(const PodRecord& record);
   static void CountBound(GangState& gang, int32_t pod_set, int32_t change);
   static std::vector<api::HostPort> PortsInUse(const NodeState& node);
-  static bool SlotBroken(const SetPlan& plan, const NodeState& node, const NodeFilter& filter);
+  [[nodiscard]] bool Delegated(const NodeState& node, int32_t resource) const;
+  [[nodiscard]] bool SlotBroken(const SetPlan& plan, const NodeState& node,
+                                const NodeFilter& filter) const;
 
   FactPool pool_;
   StringPool pod_set_names_;
@@ -172,6 +180,7 @@ class CapacityLedger {
   std::map<std::string, NodeState> nodes_;
   std::map<std::string, GangState> gangs_;
   std::map<std::string, PodRecord> pods_;
+  std::set<std::string> delegated_;
   uint64_t version_ = 1;
   uint64_t last_serial_ = 0;
 

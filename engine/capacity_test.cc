@@ -590,7 +590,8 @@ TEST_F(CapacityTest, RulesThatAreNotDecidedHereAreNamed) {
             "left to the scheduler: inter-pod affinity, volume claims, schedulerName mine");
   EXPECT_EQ(result.placement, (Placement{{0, "a", 2}}));
   shape = MakeShape({{"cpu", 1000}});
-  shape->has_topology_spread = shape->has_resource_claims = shape->has_scheduling_gates = true;
+  shape->has_topology_spread = shape->has_scheduling_gates = true;
+  shape->claims = {{"gpu", "", "one-gpu"}};
   EXPECT_EQ(
       Check(MakeGang("ns/x", 1, shape)).message,
       "left to the scheduler: topology spread (DoNotSchedule), resource claims, scheduling gates");

@@ -70,7 +70,21 @@ void Put(std::string& key, const api::PodShape& shape) {
   Put(key, shape.node_name);
   Put(key, (shape.has_required_affinity ? 1 : 0) + (shape.has_pod_affinity ? 2 : 0) +
                (shape.has_topology_spread ? 4 : 0) + (shape.has_volumes_claims ? 8 : 0) +
-               (shape.has_resource_claims ? 16 : 0) + (shape.has_scheduling_gates ? 32 : 0));
+               (shape.has_scheduling_gates ? 32 : 0));
+  Put(key, static_cast<int64_t>(shape.claims.size()));
+  for (const api::PodClaim& claim : shape.claims) {
+    Put(key, claim.name);
+    Put(key, claim.claim);
+    Put(key, claim.claim_template);
+  }
+  Put(key, static_cast<int64_t>(shape.container_resources.size()));
+  for (const api::ContainerResource& resource : shape.container_resources) {
+    Put(key, resource.container);
+    Put(key, resource.short_lived ? 1 : 0);
+    Put(key, resource.resource);
+    Put(key, resource.amount);
+    Put(key, resource.index);
+  }
 }
 
 // Everything about a workload's pods that can influence a decision or its text.
@@ -82,6 +96,8 @@ std::string ClassKey(const WorkloadInput& input) {
     Put(key, pod_set.min_count.value_or(-1));
     Put(key, pod_set.requests);
     Put(key, *pod_set.shape);
+    if (!pod_set.shape->claims.empty())
+      Put(key, input.ns);  // the names mean other claims in another namespace
   }
   return key;
 }

@@ -48,6 +48,8 @@ std::string NodeText(const KindFacts& kind) {
     parts.push_back(std::to_string(nodes.full) + " full");
   if (nodes.port_taken > 0)
     parts.push_back(std::to_string(nodes.port_taken) + " with the host port taken");
+  if (nodes.no_devices > 0)
+    parts.push_back(std::to_string(nodes.no_devices) + " without the devices");
   if (nodes.too_small > 0)
     parts.push_back(std::to_string(nodes.too_small) + " too small");
   if (nodes.cordoned > 0)
@@ -74,6 +76,9 @@ std::string RequestText(const KindFacts& kind) {
 
 std::string ShortText(const FitFacts& facts, const KindFacts& kind) {
   const int64_t missing = kind.count - kind.placed;
+  // One kind: each node could serve its pods, but they see the same devices.
+  if (facts.alone_each_fits && facts.kinds.size() == 1 && !kind.devices.empty())
+    return kind.devices;
   if (facts.alone_each_fits)
     return "the podsets fit one by one but not together";
   if (const ResourceFacts* scarce = ShortResource(kind)) {
@@ -87,6 +92,8 @@ std::string ShortText(const FitFacts& facts, const KindFacts& kind) {
       text += " (enough is free in all, but in smaller pieces)";
     return text;
   }
+  if (!kind.devices.empty())
+    return kind.devices;
   if (kind.has_ports) {
     return "short of nodes with host port " + kind.ports + " free: " + std::to_string(missing) +
            " more needed";

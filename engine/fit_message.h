@@ -18,6 +18,7 @@ struct NodeCounts {
   int32_t too_small = 0;   // hold no such pod even when empty
   int32_t full = 0;        // hold none now
   int32_t port_taken = 0;  // room, but a host port is in use
+  int32_t no_devices = 0;  // room, but not the devices
   std::set<std::string> taints;
   [[nodiscard]] int32_t Usable() const { return matching - cordoned - tainted; }
 };
@@ -41,6 +42,7 @@ struct KindFacts {
   NodeCounts nodes;
   std::vector<ResourceFacts> resources;  // requested ones, by name
   std::vector<std::string> holders;      // who has most of what is short, at most 3
+  std::string devices;                   // which devices are short; "" = none, or none are needed
 };
 
 struct FitFacts {
@@ -48,7 +50,8 @@ struct FitFacts {
   bool gave_up = false;          // the search ended without a proof
   bool alone_each_fits = false;  // every kind would fit by itself
   std::vector<KindFacts> kinds;
-  size_t blocking = 0;  // the kind to explain
+  size_t blocking = 0;               // the kind to explain
+  std::vector<std::string> devices;  // by kind; filled before the kinds are
 };
 
 // The resource of this kind that is scarcest, null when none is short by itself.

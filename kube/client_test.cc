@@ -143,6 +143,7 @@ TEST_F(ClientTest, DiscoveryFindsGangsPoliciesAndKueue) {
   EXPECT_EQ(found->minor, 36);
   EXPECT_EQ(found->podgroup_versions, std::vector<std::string>{"v1alpha2"});
   EXPECT_TRUE(found->mutating_admission_policies);
+  EXPECT_FALSE(found->devices);
   EXPECT_EQ(found->kueue_versions, std::vector<std::string>{"v1beta2"});
   EXPECT_EQ(found->kueue_resources["v1beta2"].size(), 8U);
 }
@@ -158,6 +159,19 @@ TEST_F(ClientTest, DiscoveryOfABareServerFindsNothing) {
   EXPECT_FALSE(found->mutating_admission_policies);
   EXPECT_TRUE(found->validating_admission_policies);
   EXPECT_TRUE(found->kueue_versions.empty());
+}
+
+TEST_F(ClientTest, DiscoveryFindsDevicesOnlyWhenAllTheirKindsAreServed) {
+  const std::vector<std::string> all{"deviceclasses", "resourceclaims", "resourceclaimtemplates",
+                                     "resourceslices"};
+  for (const size_t served : {all.size(), all.size() - 1}) {
+    transport_.SetApis({{"resource.k8s.io/v1", {all.begin(), all.begin() + served}}});
+    Result<Discovery> found = Fail(ErrorCode::kInternal, "no answer");
+    client_.Discover([&](Result<Discovery> answer) { found = std::move(answer); });
+    loop_.RunPosted();
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->devices, served == all.size());
+  }
 }
 
 TEST_F(ClientTest, DiscoveryFindsWhatAStartingServerServesButDoesNotListYet) {

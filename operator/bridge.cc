@@ -145,6 +145,12 @@ GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts) {
 
 reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   reconciler::Options options;
+  options.devices = facts.discovery.devices;
+  options.device_quota = config.gates.Enabled("KueueDRAIntegration");
+  options.reject_claims_without_quota =
+      config.gates.Enabled("KueueDRARejectWorkloadsWhenDRADisabled");
+  options.extended_resource_quota = config.gates.Enabled("KueueDRAIntegrationExtendedResource");
+  options.device_mappings = config.device_mappings;
   switch (config.mode) {
     case Mode::kObserve:
       options.mode = reconciler::Mode::kObserve;

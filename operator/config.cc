@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/names.h"
+#include "operator/config_devices.h"
 #include "operator/config_reader.h"
 #include "operator/yaml.h"
 
@@ -248,7 +249,7 @@ void ReadJobs(Section* root, Config* config) {
   resources.Refuse("excludeResourcePrefixes", "leaving resources out of the quota");
   resources.Refuse("quotaCheckStrategy", "ignoring undeclared resources", Json("BlockUndeclared"));
   resources.Refuse("transformations", "resource transformations");
-  resources.Refuse("deviceClassMappings", "device class mappings");
+  config->device_mappings = ReadDeviceClassMappings(&resources, config->gates);
   resources.Finish();
 
   Section policies = root->Sub("objectRetentionPolicies");
@@ -359,10 +360,10 @@ void ReadKueue(const yaml::Document& document, const ConfigContext& context, Pro
   std::string ns;
   root.Text("namespace", &ns);
   SetDefaults(context, ns, config);
+  ReadGates(&root, context, config);
   ReadManager(&root, config);
   ReadJobs(&root, config);
   RefuseUnbuilt(&root);
-  ReadGates(&root, context, config);
   CheckSelector(&root, *config);
   root.Finish();
 }

@@ -16,6 +16,7 @@
 #include "api/core.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "engine/device_mapping.h"
 #include "operator/gates.h"
 
 namespace tutti {
@@ -84,6 +85,8 @@ struct Config {
     int32_t backoff_base_seconds = 60;
     int32_t backoff_max_seconds = 3600;
   } wait_for_pods_ready;
+
+  std::vector<engine::DeviceClassMapping> device_mappings;
 
   FeatureGates gates;
 

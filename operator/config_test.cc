@@ -202,7 +202,6 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
       {"resources: {quotaCheckStrategy: IgnoreUndeclared}\n",
        "ignoring undeclared resources: not supported"},
       {"resources: {transformations: [{input: a}]}\n", "resource transformations: not supported"},
-      {"resources: {deviceClassMappings: [{name: a}]}\n", "device class mappings: not supported"},
       {"featureGates: {Nope: true}\n", "line 3: featureGates.Nope: unknown feature gate"},
       {"featureGates: {MultiKueue: true}\n",
        "featureGates.MultiKueue: not supported by this version"},

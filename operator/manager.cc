@@ -237,7 +237,8 @@ class Manager::Impl {
     const reconciler::Options options = ToOptions(options_.config, facts_);
     log::Info("server", {{"version", facts_.discovery.git_version},
                          {"native_gangs", gang.api == reconciler::GangApi::kNone ? "off" : "on"},
-                         {"why", gang.reason}});
+                         {"why", gang.reason},
+                         {"devices", options.devices ? "known" : "left to the scheduler"}});
     gang_api_ = gang.api;
     core_.emplace(options);
     if (gang.api == reconciler::GangApi::kNone) {
@@ -245,7 +246,7 @@ class Manager::Impl {
           {reconciler::GangFinding::State::kOff, "Native gangs are not used: " + gang.reason});
     }
     webhooks_->SetPodGroups(gang.api != reconciler::GangApi::kNone);
-    StartWatches(options.gang_api);
+    StartWatches(options.gang_api, options.devices);
     loop_.PostAt(loop_.Now() + kOfferInterval, [this] { CheckOffer(); });
     if (options_.config.leader_election.enabled) {
       StartElection();
@@ -274,7 +275,7 @@ class Manager::Impl {
         }));
   }
 
-  void StartWatches(reconciler::GangApi gang_api) {
+  void StartWatches(reconciler::GangApi gang_api, bool devices) {
     using api::Kind;
     using api::ResourceOf;
     using reconciler::Core;
@@ -299,6 +300,17 @@ class Manager::Impl {
     Watch<api::LimitRange>(ResourceOf(Kind::kLimitRange), &api::LimitRangeFromJson,
                            &Core::OnLimitRange);
     Watch<api::Node>(ResourceOf(Kind::kNode), &api::NodeFromJson, &Core::OnNode);
+    if (devices) {
+      Watch<api::DeviceClass>(ResourceOf(Kind::kDeviceClass), &api::DeviceClassFromJson,
+                              &Core::OnDeviceClass);
+      Watch<api::ResourceSlice>(ResourceOf(Kind::kResourceSlice), &api::ResourceSliceFromJson,
+                                &Core::OnResourceSlice);
+      Watch<api::ResourceClaimTemplate>(ResourceOf(Kind::kResourceClaimTemplate),
+                                        &api::ResourceClaimTemplateFromJson,
+                                        &Core::OnResourceClaimTemplate);
+      Watch<api::ResourceClaim>(ResourceOf(Kind::kResourceClaim), &api::ResourceClaimFromJson,
+                                &Core::OnResourceClaim);
+    }
     Watch<api::Workload>(ResourceOf(Kind::kWorkload), &api::WorkloadFromJson, &Core::OnWorkload);
     Watch<api::Job>(ResourceOf(Kind::kJob), &api::JobFromJson, &Core::OnJob);
     Watch<api::Pod>(ResourceOf(Kind::kPod), &api::PodFromJson, &Core::OnPod);

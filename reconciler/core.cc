@@ -47,7 +47,12 @@ std::string_view ToString(HistoryKind kind) {
   return "Created";
 }
 
-Core::Core(Options options) : options_(std::move(options)), engine_(engine::MakeEngine()) {}
+Core::Core(Options options)
+    : options_(std::move(options)),
+      engine_(engine::MakeEngine()),
+      device_quota_(options_.device_mappings, options_.extended_resource_quota) {
+  engine_->capacity().SetDevicesKnown(options_.devices);
+}
 Core::~Core() = default;
 
 void Core::OnSynced() {

@@ -110,6 +110,11 @@ class Core {
   void OnPriorityClass(std::shared_ptr<const api::PriorityClass> priority, bool deleted);
   void OnRuntimeClass(std::shared_ptr<const api::RuntimeClass> runtime, bool deleted);
   void OnPodGroup(std::shared_ptr<const api::PodGroup> group, bool deleted);
+  void OnResourceSlice(std::shared_ptr<const api::ResourceSlice> slice, bool deleted);
+  void OnDeviceClass(std::shared_ptr<const api::DeviceClass> device_class, bool deleted);
+  void OnResourceClaim(std::shared_ptr<const api::ResourceClaim> claim, bool deleted);
+  void OnResourceClaimTemplate(std::shared_ptr<const api::ResourceClaimTemplate> claim_template,
+                               bool deleted);
   void OnWorkload(std::shared_ptr<const api::Workload> workload, bool deleted);
   void OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool deleted);
   void OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool deleted);
@@ -173,6 +178,13 @@ class Core {
              double value = 1);
   void Observe(std::string name, std::vector<std::pair<std::string, std::string>> labels,
                double value);
+
+  // devices.cc
+  void LinkClaim(const api::ResourceClaim& claim);
+  void DevicesChanged(uint64_t version_before);
+  // Adds what the pod set's devices cost to its requests, or says why that can't be told.
+  void ChargeDevices(const Unit& unit, engine::PodSetInput& pod_set, std::string& misconfigured);
+  void LinkClaimsOf(const std::string& pod_uid);
 
   // inputs.cc
   void LinkPod(const api::Pod& pod);
@@ -286,7 +298,9 @@ class Core {
   std::set<std::string> autoscaled_nodes_;
   std::map<std::string, engine::CapacityMode> capacity_modes_;  // as told to the engine
   bool capacity_modes_stale_ = true;
-  uint64_t context_version_ = 1;  // of limit ranges and runtime classes
+  engine::DeviceQuota device_quota_;
+  std::set<api::ObjectKey> units_with_devices_;  // those that ask for some, or did once
+  uint64_t context_version_ = 1;                 // of limit ranges and runtime classes
   uint64_t next_token_ = 1;
   bool synced_ = false;
   bool first_step_ = true;

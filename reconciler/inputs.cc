@@ -83,6 +83,7 @@ void Core::OnJob(std::shared_ptr<const api::Job> job, bool deleted) {
 }
 
 void Core::LinkPod(const api::Pod& pod) {
+  LinkClaimsOf(pod.meta.uid);
   if (pod.node_name.empty() || pod.Terminal() || pod.shape == nullptr) {
     engine_->capacity().RemovePod(pod.meta.uid);
     return;

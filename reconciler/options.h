@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "api/core.h"
 #include "base/time.h"
+#include "engine/device_mapping.h"
 #include "engine/engine.h"
 
 namespace tutti::reconciler {
@@ -50,6 +52,12 @@ struct Options {
   GangApi gang_api = GangApi::kNone;
   Steering steering = Steering::kNone;
   CapacityChoice capacity = CapacityChoice::kAuto;
+  bool devices = false;  // resource.k8s.io/v1 is served: its objects are passed in
+  // Quota for devices (gate KueueDRAIntegration); off: claims are refused, or cost nothing.
+  bool device_quota = true;
+  bool reject_claims_without_quota = true;  // gate KueueDRARejectWorkloadsWhenDRADisabled
+  bool extended_resource_quota = true;      // gate KueueDRAIntegrationExtendedResource
+  std::vector<engine::DeviceClassMapping> device_mappings;
   bool autoscaler_seen = false;  // by discovery: Karpenter's API group or an autoscaler's status
 
   std::string own_namespace = "tutti-system";

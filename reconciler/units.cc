@@ -643,6 +643,11 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
   for (const engine::PodSetInput& pod_set : input.pod_sets) {
     key += "|" + pod_set.name + ":" + std::to_string(pod_set.count) + "@" +
            std::to_string(reinterpret_cast<uintptr_t>(pod_set.shape.get()));
+    if (pod_set.requests != pod_set.shape->requests) {  // devices
+      for (const auto& [resource, amount] : pod_set.requests) {
+        key += "," + resource + "=" + std::to_string(amount);
+      }
+    }
   }
   if (unit.in_engine != Unit::InEngine::kPending || unit.engine_key != key) {
     engine_->SetPending(input);
@@ -763,6 +768,7 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
       }
     }
     pod_set.requests = pod_set.shape->requests;
+    ChargeDevices(unit, pod_set, input.misconfigured);
     input.pod_sets.push_back(std::move(pod_set));
   }
   return input;

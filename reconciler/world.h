@@ -11,6 +11,7 @@
 
 #include "api/batch.h"
 #include "api/core.h"
+#include "api/dra.h"
 #include "api/kueue.h"
 #include "api/pod_requests.h"
 #include "reconciler/store.h"
@@ -32,10 +33,13 @@ struct World {
   Store<api::Namespace> namespaces;
   Store<api::LimitRange> limit_ranges;
   Store<api::RuntimeClass> runtime_classes;
+  Store<api::ResourceClaim> claims;
 
   std::map<std::string, api::ObjectKey> job_by_uid;
   std::map<std::string, std::set<api::ObjectKey>> pods_by_job;    // UID of the owning Job
   std::map<std::string, std::set<api::ObjectKey>> groups_by_job;  // UID of an owning Job
+
+  std::map<std::string, std::set<api::ObjectKey>> claims_by_pod;  // UID of the controlling Pod
 
   [[nodiscard]] std::vector<const api::Pod*> PodsOf(const std::string& job_uid) const;
   // Those made for this job alone (gang.h, MadeFor).

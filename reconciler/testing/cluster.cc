@@ -182,6 +182,11 @@ void Cluster::Submit(const JobSpec& job) {
         Json::Arr({Json::Obj({{"name", "main"},
                               {"image", "x"},
                               {"resources", Json::Obj({{"requests", std::move(requests)}})}})})}});
+  if (!job.claim_template.empty()) {
+    pod_spec.Set("resourceClaims",
+                 Json::Arr({Json::Obj(
+                     {{"name", "gpu"}, {"resourceClaimTemplateName", job.claim_template}})}));
+  }
   if (!job.preset_group.empty()) {
     pod_spec.Set("schedulingGroup", Json::Obj({{"podGroupName", job.preset_group}}));
   }

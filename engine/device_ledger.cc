@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// See device_ledger.h.
+#include "engine/device_ledger.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tutti::engine {
+namespace {
+
+bool SameDevices(const DeviceUses& a, const DeviceUses& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const DeviceUse& x, const DeviceUse& y) { return x.id == y.id; });
+}
+
+bool Overlap(const DeviceUses& a, const DeviceUses& b) {
+  return std::any_of(a.begin(), a.end(), [&](const DeviceUse& x) {
+    return std::any_of(b.begin(), b.end(), [&](const DeviceUse& y) { return x.id == y.id; });
+  });
+}
+
+}  // namespace
+
+std::string SharedKey(const api::ObjectKey& claim) {
+  return "claim " + claim.ToString();
+}
+
+std::string GroupKey(const std::string& gang, const std::string& claim) {
+  return "group of " + gang + ": " + claim;
+}
+
+// --- what exists
+// ----------------------------------------------------------------------------------------
+
+bool DeviceLedger::SetSlice(std::shared_ptr<const api::ResourceSlice> slice) {
+  return inventory_.SetSlice(std::move(slice));
+}
+
+bool DeviceLedger::RemoveSlice(const std::string& name) {
+  // An outdated or broken slice may have been in the way.
+  return inventory_.RemoveSlice(name);
+}
+
+bool DeviceLedger::SetClass(const api::DeviceClass& device_class) {
+  inventory_.TrimSelectors(1024);
+  return inventory_.SetClass(device_class);
+}
+
+bool DeviceLedger::RemoveClass(const std::string& name) {
+  // Another class may now stand for an extended resource.
+  return inventory_.RemoveClass(name);
+}
+
+bool DeviceLedger::SetTemplate(const api::ResourceClaimTemplate& claim_template) {
+  std::shared_ptr<const api::ClaimSpec>& known = templates_[claim_template.meta.Key()];
+  if (known != nullptr && *known == claim_template.spec)
+    return false;
+  known = std::make_shared<const api::ClaimSpec>(claim_template.spec);
+  inventory_.TrimSelectors(1024);
+  return true;
+}
+
+bool DeviceLedger::RemoveTemplate(const api::ObjectKey& key) {
+  templates_.erase(key);
+  return false;
+}
+
+const ClaimRecord* DeviceLedger::FindClaim(const api::ObjectKey& key) const {
+  const auto it = claims_.find(key);
+  return it == claims_.end() ? nullptr : &it->second;
+}
+
+std::shared_ptr<const api::ClaimSpec> DeviceLedger::FindTemplate(const api::ObjectKey& key) const {
+  const auto it = templates_.find(key);
+  return it == templates_.end() ? nullptr : it->second;
+}
+
+// --- claims
+// ---------------------------------------------------------------------------------------------
+
+void DeviceLedger::Take(const DeviceUses& uses) {
+  for (const DeviceUse& use : uses)
+    book_.Take(use);
+  holders_stale_ = true;
+}
+
+void DeviceLedger::Give(const DeviceUses& uses) {
+  for (const DeviceUse& use : uses) {
+    book_.Give(use);
+    inventory_.ReleaseId(use.id);
+  }
+  holders_stale_ = true;
+}
+
+// Holds the ids.
+DeviceUses DeviceLedger::UsesOf(const api::ClaimAllocation& allocation) {
+  DeviceUses uses;
+  for (const api::DeviceResult& result : allocation.results) {
+    if (result.admin_access)
+      continue;
+    uses.push_back({inventory_.AcquireId(result.driver, result.pool, result.device),
+                    !result.share_id.empty(), result.consumed});
+  }
+  return uses;
+}
+
+bool DeviceLedger::SetClaim(const api::ResourceClaim& claim, const std::string& gang,
+                            const std::string& pod_set) {
+  const api::ObjectKey key = claim.meta.Key();
+  ClaimRecord record;
+  record.allocated = claim.allocation.has_value();
+  record.deleting = claim.meta.deleted.has_value();
+  record.consumers = claim.reserved_for.size();
+  record.gang = gang;
+  record.pod_set = pod_set;
+  record.pod_claim = claim.meta.Annotation(api::kExtendedResourceClaimAnnotation) == "true"
+                         ? kExtendedClaim
+                         : std::string(claim.meta.Annotation(api::kPodClaimNameAnnotation));
+  if (claim.allocation) {
+    record.node_selector = claim.allocation->node_selector;
+    record.uses = UsesOf(*claim.allocation);
+  }
+  const auto it = claims_.find(key);
+  ClaimRecord old;
+  if (it != claims_.end())
+    old = std::move(it->second);
+  record.spec = old.spec != nullptr && *old.spec == claim.spec
+                    ? old.spec
+                    : std::make_shared<const api::ClaimSpec>(claim.spec);
+  // Claims that gangs name may be what they wait for; devices that are free again are, too.
+  const bool helps = it == claims_.end() || (old.allocated && record.uses != old.uses) ||
+                     old.allocated != record.allocated || record.consumers < old.consumers ||
+                     old.spec != record.spec;
+  const bool given = record.allocated && (!old.allocated || old.gang != gang);
+  Take(record.uses);
+  Give(old.uses);
+  claims_[key] = record;
+  if (given && !gang.empty())
+    Confirm(key, record);
+  return helps;
+}
+
+bool DeviceLedger::RemoveClaim(const api::ObjectKey& key) {
+  const auto it = claims_.find(key);
+  if (it == claims_.end())
+    return false;
+  const bool helps = !it->second.uses.empty();
+  Give(it->second.uses);
+  claims_.erase(it);
+  return helps;
+}
+
+// --- promises
+// -------------------------------------------------------------------------------------------
+
+bool DeviceLedger::Reserve(const std::string& gang, std::vector<PodPromise> pods) {
+  const bool freed = Release(gang);
+  std::erase_if(pods, [](const PodPromise& pod) { return pod.claims.empty(); });
+  if (pods.empty())
+    return freed;
+  for (const PodPromise& pod : pods) {
+    for (const PromisedClaim& claim : pod.claims) {
+      for (const DeviceUse& use : claim.uses)
+        inventory_.HoldId(use.id);
+      Take(claim.uses);
+    }
+  }
+  promises_[gang] = std::move(pods);
+  return freed;
+}
+
+bool DeviceLedger::Release(const std::string& gang) {
+  const auto it = promises_.find(gang);
+  if (it == promises_.end())
+    return false;
+  for (const PodPromise& pod : it->second) {
+    for (const PromisedClaim& claim : pod.claims)
+      Give(claim.uses);
+  }
+  promises_.erase(it);
+  return true;
+}
+
+// Of several pods whose claim this may be, the one that was promised these devices, then one that
+// was promised some of them, then the first.
+void DeviceLedger::Confirm(const api::ObjectKey& key, const ClaimRecord& record) {
+  const auto it = promises_.find(record.gang);
+  if (it == promises_.end())
+    return;
+  const std::string shared = SharedKey(key);
+  const std::string group = record.pod_claim.empty() ? "" : GroupKey(record.gang, record.pod_claim);
+  std::vector<PodPromise>& pods = it->second;
+  PodPromise* best_pod = nullptr;
+  size_t best_claim = 0;
+  int best_rank = -1;
+  for (PodPromise& pod : pods) {
+    for (size_t c = 0; c < pod.claims.size(); ++c) {
+      const PromisedClaim& claim = pod.claims[c];
+      const bool alike = claim.shared.empty()
+                             ? claim.name == record.pod_claim && pod.pod_set == record.pod_set
+                             : claim.shared == shared || claim.shared == group;
+      if (!alike)
+        continue;
+      const int rank = SameDevices(claim.uses, record.uses) ? 2
+                       : Overlap(claim.uses, record.uses)   ? 1
+                                                            : 0;
+      if (rank > best_rank) {
+        best_rank = rank;
+        best_pod = &pod;
+        best_claim = c;
+      }
+    }
+  }
+  if (best_pod == nullptr)
+    return;
+  Give(best_pod->claims[best_claim].uses);
+  best_pod->claims.erase(best_pod->claims.begin() + static_cast<std::ptrdiff_t>(best_claim));
+  if (best_pod->claims.empty())
+    pods.erase(pods.begin() + (best_pod - pods.data()));
+  if (pods.empty())
+    promises_.erase(it);
+}
+
+bool DeviceLedger::PlanBroken(const std::string& gang) const {
+  const auto it = promises_.find(gang);
+  if (it == promises_.end())
+    return false;
+  for (const PodPromise& pod : it->second) {
+    std::set<int32_t> seen;
+    for (const PoolView& pool : inventory_.ViewOf(pod.node).pools) {
+      for (const PoolView::Device& device : pool.devices) {
+        if (device.here)
+          seen.insert(inventory_.At(device.place).id);
+      }
+    }
+    for (const PromisedClaim& claim : pod.claims) {
+      for (const DeviceUse& use : claim.uses) {
+        if (!seen.contains(use.id) || book_.Whole(use.id) > 1)
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+const PromisedClaim* DeviceLedger::PromisedTo(const std::string& shared,
+                                              const std::string& except_gang) const {
+  for (const auto& [gang, pods] : promises_) {
+    if (gang == except_gang)
+      continue;
+    for (const PodPromise& pod : pods) {
+      for (const PromisedClaim& claim : pod.claims) {
+        if (claim.shared == shared)
+          return &claim;
+      }
+    }
+  }
+  return nullptr;
+}
+
+const std::map<int32_t, std::vector<std::string>>& DeviceLedger::Holders() const {
+  if (holders_stale_) {
+    holders_.clear();
+    for (const auto& [key, claim] : claims_) {
+      for (const DeviceUse& use : claim.uses)
+        holders_[use.id].push_back(claim.gang.empty() ? SharedKey(key) : claim.gang);
+    }
+    for (const auto& [gang, pods] : promises_) {
+      for (const PodPromise& pod : pods) {
+        for (const PromisedClaim& claim : pod.claims) {
+          for (const DeviceUse& use : claim.uses)
+            holders_[use.id].push_back(gang);
+        }
+      }
+    }
+    holders_stale_ = false;
+  }
+  return holders_;
+}
+
+// --- self-check
+// -----------------------------------------------------------------------------------------
+
+std::string DeviceLedger::SanityCheck() const {
+  if (std::string problem = inventory_.SanityCheck(); !problem.empty())
+    return problem;
+  DeviceBook expected;
+  for (const auto& [key, claim] : claims_) {
+    for (const DeviceUse& use : claim.uses)
+      expected.Take(use);
+  }
+  for (const auto& [gang, pods] : promises_) {
+    if (pods.empty())
+      return "the promises of gang " + gang + " are kept without need";
+    for (const PodPromise& pod : pods) {
+      if (pod.claims.empty())
+        return "gang " + gang + " keeps a pod without claims";
+      for (const PromisedClaim& claim : pod.claims) {
+        for (const DeviceUse& use : claim.uses)
+          expected.Take(use);
+      }
+    }
+  }
+  return expected == book_ ? "" : "the devices in use are counted wrong";
+}
+
+}  // namespace tutti::engine

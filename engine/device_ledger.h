@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The books behind the devices part of Capacity: claims as the API server has them, what their
+// allocations take, and what gangs were promised and have not been given yet. Rules of counting are
+// kube-scheduler's (every claim with an allocation takes its devices, admin access takes none).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/dra.h"
+#include "engine/device_book.h"
+#include "engine/device_inventory.h"
+
+namespace tutti::engine {
+
+// One claim of one pod, or one that pods share, promised before it is allocated.
+struct PromisedClaim {
+  std::string name;    // in the pod; kExtendedClaim for the one that the scheduler makes
+  std::string shared;  // its identity if pods share it, else ""
+  DeviceUses uses;
+  std::optional<api::NodeSelector> node_selector;
+  bool operator==(const PromisedClaim&) const = default;
+};
+using PodDevices = std::vector<PromisedClaim>;
+
+// No pod can name a claim like this.
+inline const std::string kExtendedClaim = "<extended resources>";
+
+// The devices of the pods of one placement slot, one entry per pod.
+struct SlotDevices {
+  std::vector<PodDevices> pods;
+};
+
+struct PodPromise {
+  std::string pod_set;
+  std::string node;
+  PodDevices claims;  // those that are not allocated yet
+};
+
+struct ClaimRecord {
+  std::shared_ptr<const api::ClaimSpec> spec;
+  bool allocated = false;
+  bool deleting = false;
+  std::optional<api::NodeSelector> node_selector;
+  DeviceUses uses;
+  size_t consumers = 0;  // entries of reservedFor
+  std::string gang;      // "" = of no known gang
+  std::string pod_set;
+  std::string pod_claim;  // the pod's name for it, "" = it wasn't made for a pod
+};
+
+class DeviceLedger {
+ public:
+  explicit DeviceLedger(const NodeLabels& labels) : inventory_(labels) {}
+  DeviceLedger(const DeviceLedger&) = delete;
+  DeviceLedger& operator=(const DeviceLedger&) = delete;
+
+  // Each returns whether something may fit now that did not before.
+  bool SetSlice(std::shared_ptr<const api::ResourceSlice> slice);
+  bool RemoveSlice(const std::string& name);
+  bool SetClass(const api::DeviceClass& device_class);
+  bool RemoveClass(const std::string& name);
+  bool SetTemplate(const api::ResourceClaimTemplate& claim_template);
+  bool RemoveTemplate(const api::ObjectKey& key);
+  // `gang` and `pod_set` as in Capacity. An allocation of a gang's claim takes the place of what
+  // the gang was promised for it.
+  bool SetClaim(const api::ResourceClaim& claim, const std::string& gang,
+                const std::string& pod_set);
+  bool RemoveClaim(const api::ObjectKey& key);
+  void NodeChanged(const std::string& node) { inventory_.NodeChanged(node); }
+
+  // Replaces what the gang was promised.
+  bool Reserve(const std::string& gang, std::vector<PodPromise> pods);
+  bool Release(const std::string& gang);
+  // A promised device isn't there any more or was taken by somebody else.
+  [[nodiscard]] bool PlanBroken(const std::string& gang) const;
+  // A shared claim that another gang was promised. Null: there is none.
+  [[nodiscard]] const PromisedClaim* PromisedTo(const std::string& shared,
+                                                const std::string& except_gang) const;
+
+  [[nodiscard]] const DeviceInventory& inventory() const { return inventory_; }
+  [[nodiscard]] const DeviceBook& book() const { return book_; }
+  // For trials that leave it as it was.
+  [[nodiscard]] DeviceBook& TrialBook() const { return book_; }
+  [[nodiscard]] const ClaimRecord* FindClaim(const api::ObjectKey& key) const;
+  // Null: there is no such template.
+  [[nodiscard]] std::shared_ptr<const api::ClaimSpec> FindTemplate(const api::ObjectKey& key) const;
+  // Gangs and claims that have a device, by id: "team/train", "claim ns/x" for those outside.
+  // Valid until the next change.
+  [[nodiscard]] const std::map<int32_t, std::vector<std::string>>& Holders() const;
+
+  [[nodiscard]] std::string SanityCheck() const;
+
+ private:
+  void Take(const DeviceUses& uses);
+  void Give(const DeviceUses& uses);
+  DeviceUses UsesOf(const api::ClaimAllocation& allocation);
+  void Confirm(const api::ObjectKey& key, const ClaimRecord& record);
+
+  DeviceInventory inventory_;
+  mutable DeviceBook book_;
+  std::map<api::ObjectKey, ClaimRecord> claims_;
+  std::map<api::ObjectKey, std::shared_ptr<const api::ClaimSpec>> templates_;
+  std::map<std::string, std::vector<PodPromise>> promises_;  // by gang; pods with open claims
+
+  mutable bool holders_stale_ = false;
+  mutable std::map<int32_t, std::vector<std::string>> holders_;
+};
+
+// Identity of a claim that pods share: one that exists by its name, one of a PodGroup by the
+// gang's.
+[[nodiscard]] std::string SharedKey(const api::ObjectKey& claim);
+[[nodiscard]] std::string GroupKey(const std::string& gang, const std::string& claim);
+
+}  // namespace tutti::engine
