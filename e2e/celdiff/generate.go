@@ -67,8 +67,9 @@ func (g *generator) fill(depth int, template string) string {
 			'D': tDuration, 'T': tTimestamp, 'I': tInts, 'S': tStrings, 'm': tMap, 'o': tOptInt, 'O': tOptString,
 			'p': tIP, 'c': tCIDR, 'U': tURL, 'a': tAny, 't': tType,
 		}[template[i]]
-		if kind == "" {
-			panic("template " + template)
+		if kind == "" { // $$
+			out.WriteByte(template[i])
+			continue
 		}
 		out.WriteString(g.expr(kind, depth-1))
 	}

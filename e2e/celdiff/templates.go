@@ -12,7 +12,7 @@ var templatesOf = map[string][]string{
 		"$I == $I", "$S == $S", "$m == $m", "$I != $I", "$o == $o", "$O == $O", "$p == $p", "$c == $c", "$U == $U", "$t == $t",
 		"$i in $I", "$s in $S", "$s in $m", "$a in $I", "$a in $S", "$a in [$i, $i]", "$s in [$s, $s]", "$i in [1, 2, 3]",
 		`$s in ["a", "x", "A100"]`, `$a in ["a", "A100"]`, "$a in [1, 2, 3]", "$d in [1.0, 2.5]", "dyn($d) in [1, 2]",
-		"$s.startsWith($s)", "$s.endsWith($s)", "$s.contains($s)", `$s.matches("a.*")`, "$s.matches($s)", `$s.matches("^[a-z]+$")`,
+		"$s.startsWith($s)", "$s.endsWith($s)", "$s.contains($s)", `$s.matches("a.*")`, "$s.matches($s)", `$s.matches("^[a-z]+$$")`,
 		"$q.isGreaterThan($q)", "$q.isLessThan($q)", "$q.isInteger()", "isQuantity($s)", "$v.isGreaterThan($v)", "$v.isLessThan($v)",
 		"isSemver($s)", "isSemver($s, true)", "isSemver($s, $b)", "$I.isSorted()", "$S.isSorted()", "sets.contains($I, $I)", "sets.contains($S, $S)",
 		"sets.equivalent($I, $I)", "sets.intersects($S, $S)", "$o.hasValue()", "$O.hasValue()", "isIP($s)", "isCIDR($s)", "isURL($s)",
