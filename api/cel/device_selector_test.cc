@@ -150,7 +150,7 @@ TEST(DeviceSelectorTest, ComputesAsTheStandardSays) {
           "timestamp('2024-02-29T12:00:00+02:00').getHours('-01:00') == 9",
           "duration('90m').getHours() == 1 && string(duration('1.5s')) == '1.5s'",
           "'Grüße'.size() == 5 && 'abc'.substring(1) == 'bc' && 'a,b'.split(',') == ['a', 'b']",
-          "'%s is %.2f'.format([dyn('x'), 1234.5]) == 'x is 1,234.50'",
+          "'%s is %.2f'.format(['x', 1234.5]) == 'x is 1,234.50'",
           "'a1b22'.findAll('[0-9]+') == ['1', '22'] && 'abc'.matches('b')",
           "[3, 1, 2].sort() == [1, 2, 3] && ['bb', 'a'].sortBy(x, x.size()) == ['a', 'bb']",
           "sets.contains([1, 2], [2]) && [1, 2].sum() == 3 && [[1], [2]].flatten() == [1, 2]",

@@ -178,7 +178,7 @@ func (g *generator) plain(kind string, depth int) string {
 }
 
 func (g *generator) loop(depth int) string {
-	macro := g.pick("all", "exists", "exists_one", "existsOne")
+	macro := g.pick("all", "exists", "exists_one")
 	if g.chance(25) {
 		g.unordered = true
 		return g.with(tString, func(name string) string {
@@ -188,7 +188,7 @@ func (g *generator) loop(depth int) string {
 	if g.chance(30) {
 		g.unordered = true
 		return g.with(tInt, func(name string) string {
-			return g.fill(depth, g.pick("$m", "$I")+"."+macro+"(k, "+name+", $b)")
+			return g.fill(depth, g.pick("$m", "$I")+"."+g.pick(macro, macro, "existsOne")+"(k, "+name+", $b)")
 		})
 	}
 	return g.with(tInt, func(name string) string {
