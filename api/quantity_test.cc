@@ -102,6 +102,30 @@ TEST(Quantity, AddsExactly) {
   EXPECT_EQ((Q("-1e100") + Q("1e50")).Value(), std::numeric_limits<int64_t>::min());
 }
 
+TEST(Quantity, IsAnIntegerWhereTheApiServerKeepsOne) {
+  const auto none = std::nullopt;
+  EXPECT_EQ(Q("0").AsInt64(), 0);
+  EXPECT_EQ(Q("100k").AsInt64(), 100'000);
+  EXPECT_EQ(Q("10Gi").AsInt64(), int64_t{10} << 30);
+  EXPECT_EQ(Q("1e3").AsInt64(), 1000);
+  EXPECT_EQ(Q("9223372036854775807").AsInt64(), none);  // 19 digits are kept as a decimal
+  EXPECT_EQ(Q("1.0").AsInt64(), none);
+  EXPECT_EQ(Q("1000m").AsInt64(), none);
+  EXPECT_EQ(Q("1.5Gi").AsInt64(), none);
+  EXPECT_EQ((Q("500m") + Q("500m")).AsInt64(), none);
+  EXPECT_EQ((Q("1Gi") + Q("1")).AsInt64(), (int64_t{1} << 30) + 1);
+  EXPECT_EQ((Q("0") + Q("1.5Gi")).AsInt64(), none);
+  EXPECT_EQ(Q("1e18").AsInt64(), 1'000'000'000'000'000'000);
+  EXPECT_EQ(Q("10e18").AsInt64(), none);
+}
+
+TEST(Quantity, ApproximatesAsADouble) {
+  EXPECT_EQ(Q("1.5").ApproximateDouble(), 1.5);
+  EXPECT_EQ(Q("10Gi").ApproximateDouble(), 10737418240.0);
+  EXPECT_EQ(Q("-500m").ApproximateDouble(), -0.5);
+  EXPECT_EQ(Q("1e30").ApproximateDouble(), 1e30);
+}
+
 TEST(Quantity, PrintsComputedValuesInCanonicalForm) {
   EXPECT_EQ(Quantity::FromInt(0).ToString(), "0");
   EXPECT_EQ(Quantity::FromInt(1000).ToString(), "1k");

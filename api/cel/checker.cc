@@ -517,16 +517,14 @@ class Checker {
     expr.type = result;
   }
 
-  const TypeNode* Join(const Expr& where, const TypeNode* previous, const TypeNode* current) {
+  const TypeNode* Join(const TypeNode* previous, const TypeNode* current) {
     if (previous == nullptr) {
       return current;
     }
     if (TryAssign(previous, current)) {
       return MostGeneral(previous, current);
     }
-    Problem(where, "expected " + ToString(*Substitute(previous, true)) +
-                       " like the others, found " + ToString(*Substitute(current, true)));
-    return &types::kError;
+    return &types::kDyn;  // refused later by Homogeneous, unless string.format() may have it
   }
 
   const TypeNode* Unwrapped(const Expr& where) {
@@ -545,7 +543,7 @@ class Checker {
     for (size_t i = 0; i < expr.args.size(); ++i) {
       Expr& item = *expr.args[i];
       Visit(item);
-      element = Join(item, element, expr.optional[i] ? Unwrapped(item) : item.type);
+      element = Join(element, expr.optional[i] ? Unwrapped(item) : item.type);
     }
     expr.type = pool_.List(element == nullptr ? NewVariable() : element);
   }
@@ -557,9 +555,9 @@ class Checker {
       Expr& key = *expr.args[i];
       Expr& value = *expr.args[i + 1];
       Visit(key);
-      key_type = Join(key, key_type, key.type);
+      key_type = Join(key_type, key.type);
       Visit(value);
-      value_type = Join(value, value_type, expr.optional[i / 2] ? Unwrapped(value) : value.type);
+      value_type = Join(value_type, expr.optional[i / 2] ? Unwrapped(value) : value.type);
     }
     if (key_type == nullptr) {
       key_type = NewVariable();

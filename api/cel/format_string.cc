@@ -157,9 +157,6 @@ class Formatter {
           out += Printed("%.*f", kDefaultPrecision, value.number);
         }
         return true;
-      case Kind::kType:
-        out += "type(" + std::string(value.Text()) + ")";
-        return true;
       default:
         return Text(value, out);
     }

@@ -393,14 +393,14 @@ Value RunMapInsert(const CallFrame& call) {
 }
 
 Value RunIncludes(const CallFrame& call) {
-  constexpr size_t kMaxAttributeValues = 64;  // ResourceSliceMaxAttributeValuesPerDevice
+  constexpr size_t kMaxAttributeValues = 48;  // ResourceSliceMaxAttributeValuesPerDevice
   const Value& target = call.args[0];
   if (target.kind != Kind::kList) {
     return Bool(EqualMethod(call.context, target, call.args[1]).IsTrue());
   }
   for (size_t i = 0; i < ListSize(target); ++i) {
     if (i >= kMaxAttributeValues) {
-      return call.context.Error("'includes' can't be applied to lists of more than 64 values");
+      return call.context.Error("'includes' can't be applied to lists of more than 48 values");
     }
     if (EqualMethod(call.context, ListGet(*target.list, i), call.args[1]).IsTrue()) {
       return Bool(true);

@@ -199,7 +199,7 @@ MacroResult ExpandMacro(Ast& ast, std::string_view function, Expr* target,
   if (function == "exists" && loop) {
     return expand.Exists(count - 1);
   }
-  if ((function == "exists_one" || function == "existsOne") && loop) {
+  if ((function == "exists_one" && loop) || (function == "existsOne" && count == 3)) {
     return expand.ExistsOne(count - 1);
   }
   if (function == "map" && loop) {

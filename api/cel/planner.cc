@@ -124,6 +124,9 @@ class Planner {
     if (expr.is_type) {
       return Constant(Type(RuntimeTypeName(*expr.type->parameters[0])));
     }
+    if (expr.type->kind == TypeKind::kType) {
+      return Problem(expr, "\"" + expr.name + "\" is a type in a variable, which cel-go can't run");
+    }
     Node* node = NewNode(Form::kAttribute);
     node->attribute = std::make_unique<Attribute>();
     for (auto it = scopes_.rbegin(); it != scopes_.rend(); ++it) {

@@ -67,8 +67,9 @@ func (g *generator) fill(depth int, template string) string {
 			'D': tDuration, 'T': tTimestamp, 'I': tInts, 'S': tStrings, 'm': tMap, 'o': tOptInt, 'O': tOptString,
 			'p': tIP, 'c': tCIDR, 'U': tURL, 'a': tAny, 't': tType,
 		}[template[i]]
-		if kind == "" {
-			panic("template " + template)
+		if kind == "" { // $$
+			out.WriteByte(template[i])
+			continue
 		}
 		out.WriteString(g.expr(kind, depth-1))
 	}
@@ -177,7 +178,7 @@ func (g *generator) plain(kind string, depth int) string {
 }
 
 func (g *generator) loop(depth int) string {
-	macro := g.pick("all", "exists", "exists_one", "existsOne")
+	macro := g.pick("all", "exists", "exists_one")
 	if g.chance(25) {
 		g.unordered = true
 		return g.with(tString, func(name string) string {
@@ -187,7 +188,7 @@ func (g *generator) loop(depth int) string {
 	if g.chance(30) {
 		g.unordered = true
 		return g.with(tInt, func(name string) string {
-			return g.fill(depth, g.pick("$m", "$I")+"."+macro+"(k, "+name+", $b)")
+			return g.fill(depth, g.pick("$m", "$I")+"."+g.pick(macro, macro, "existsOne")+"(k, "+name+", $b)")
 		})
 	}
 	return g.with(tInt, func(name string) string {

@@ -12,7 +12,7 @@ var templatesOf = map[string][]string{
 		"$I == $I", "$S == $S", "$m == $m", "$I != $I", "$o == $o", "$O == $O", "$p == $p", "$c == $c", "$U == $U", "$t == $t",
 		"$i in $I", "$s in $S", "$s in $m", "$a in $I", "$a in $S", "$a in [$i, $i]", "$s in [$s, $s]", "$i in [1, 2, 3]",
 		`$s in ["a", "x", "A100"]`, `$a in ["a", "A100"]`, "$a in [1, 2, 3]", "$d in [1.0, 2.5]", "dyn($d) in [1, 2]",
-		"$s.startsWith($s)", "$s.endsWith($s)", "$s.contains($s)", `$s.matches("a.*")`, "$s.matches($s)", `$s.matches("^[a-z]+$")`,
+		"$s.startsWith($s)", "$s.endsWith($s)", "$s.contains($s)", `$s.matches("a.*")`, "$s.matches($s)", `$s.matches("^[a-z]+$$")`,
 		"$q.isGreaterThan($q)", "$q.isLessThan($q)", "$q.isInteger()", "isQuantity($s)", "$v.isGreaterThan($v)", "$v.isLessThan($v)",
 		"isSemver($s)", "isSemver($s, true)", "isSemver($s, $b)", "$I.isSorted()", "$S.isSorted()", "sets.contains($I, $I)", "sets.contains($S, $S)",
 		"sets.equivalent($I, $I)", "sets.intersects($S, $S)", "$o.hasValue()", "$O.hasValue()", "isIP($s)", "isCIDR($s)", "isURL($s)",
@@ -58,7 +58,7 @@ var templatesOf = map[string][]string{
 	tDuration:  {"$D + $D", "$D - $D", "$T - $T", "-$D", "duration($s)"},
 	tTimestamp: {"$T + $D", "$T - $D", "$D + $T", "timestamp($i)", "timestamp($s)"},
 	tInts: {
-		"[$i, $i]", "[$i]", "$I + $I", "$I.slice($i, $i)", "$I.reverse()", "$I.sort()", "$I.distinct()", "lists.range($i)", "[$I, $I].flatten()",
+		"[$i, $i]", "[$i]", "$I + $I", "$I.slice($i, $i)", "$I.reverse()", "$I.sort()", "$I.distinct()", "lists.range($i % 50)", "[$I, $I].flatten()",
 		"[[1], [$i]].flatten()", "[?$o, $i]", "[?$o, ?$o]", "optional.unwrap([$o, $o])", "[$o].unwrapOpt()", "[$i, $i, $i]", "[[$i, 1], [2]].flatten(1)",
 	},
 	tStrings: {
