@@ -17,30 +17,11 @@
 #include "engine/capacity_ledger.h"
 #include "engine/fit_message.h"
 #include "engine/gang_fit.h"
+#include "engine/in_flight.h"
 #include "engine/node_filter.h"
 
 namespace tutti::engine {
 namespace {
-
-// What of the pod's rules is not decided here; "" = all is.
-std::string LeftToScheduler(const api::PodShape& shape) {
-  std::string text;
-  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
-  if (shape.has_pod_affinity)
-    add("inter-pod affinity");
-  if (shape.has_topology_spread)
-    add("topology spread (DoNotSchedule)");
-  if (shape.has_volumes_claims)
-    add("volume claims");
-  if (shape.has_resource_claims)
-    add("resource claims");
-  if (shape.has_scheduling_gates)
-    add("scheduling gates");
-  if (!shape.scheduler_name.empty() && shape.scheduler_name != "default-scheduler") {
-    add("schedulerName " + shape.scheduler_name);
-  }
-  return text;
-}
 
 // --- a question, prepared
 // -------------------------------------------------------------------------------
@@ -62,26 +43,6 @@ struct Query {
   FitProblem kinds_only;  // kinds and clash; FillNodes adds the nodes
 };
 
-enum class Basis {
-  kNow,        // pods and promises
-  kBoundOnly,  // pods
-  kEmpty,      // nothing
-};
-
-// What promises take of a resource of the node.
-Wide Promised(const NodeState& node, int32_t resource) {
-  Wide sum = 0;
-  for (const Holding& holding : node.holdings) {
-    if (holding.promised == 0)
-      continue;
-    for (const auto& [id, amount] : holding.load->first.requests) {
-      if (id == resource)
-        sum += Wide{amount} * holding.promised;
-    }
-  }
-  return sum;
-}
-
 class CapacityImpl final : public Capacity {
  public:
   void SetNode(const api::Node& node) override { ledger_.SetNode(node); }
@@ -93,7 +54,11 @@ class CapacityImpl final : public Capacity {
   }
   void RemovePod(const std::string& uid) override { ledger_.RemovePod(uid); }
   FitResult Check(const Gang& gang) const override;
-  bool FitsWhateverInFlight(const Gang& gang) const override;
+  FlightResult CheckFlights(const Gang& gang) const override { return flights_.Check(gang); }
+  bool Hinders(const Gang& next, const Gang& waiting,
+               const std::vector<Gang>& since) const override {
+    return flights_.Hinders(next, waiting, since);
+  }
   void Reserve(const Gang& gang, const Placement& placement) override {
     ledger_.Reserve(gang, placement);
   }
@@ -107,13 +72,12 @@ class CapacityImpl final : public Capacity {
     return ledger_.CountNodes(labels);
   }
   uint64_t Version() const override { return ledger_.Version(); }
+  uint64_t FlightVersion() const override { return ledger_.FlightVersion(); }
   std::string SanityCheck() const override { return ledger_.SanityCheck(); }
 
  private:
   std::optional<Query> Prepare(const Gang& gang) const;
   FitProblem FillNodes(const Query& query, Basis basis) const;
-  static bool PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports,
-                        Basis basis);
   Placement ToPlacement(const Gang& gang, const Query& query,
                         const std::vector<Assigned>& assigned) const;
   std::string Explain(const Gang& gang, const Query& query, const FitProblem& now,
@@ -122,10 +86,10 @@ class CapacityImpl final : public Capacity {
   KindFacts FactsOf(const Gang& gang, const Query& query, const FitProblem& now,
                     const FitProblem& empty, size_t kind, bool never) const;
   std::vector<std::string> Holders(const Query& query, size_t kind, int32_t resource) const;
-  std::vector<GangPodSet> InFlight(const std::string& except) const;
   [[nodiscard]] const std::vector<const NodeState*>& Nodes() const { return ledger_.Nodes(); }
 
   CapacityLedger ledger_;
+  InFlight flights_{ledger_};
 };
 
 // Nothing for a gang without pods.
@@ -199,16 +163,6 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
   return query;
 }
 
-bool CapacityImpl::PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports,
-                             Basis basis) {
-  if (ports.empty() || basis == Basis::kEmpty)
-    return false;
-  return std::any_of(node.holdings.begin(), node.holdings.end(), [&](const Holding& holding) {
-    return (basis == Basis::kNow || holding.bound > 0) &&
-           PortsClash(ports, holding.load->first.ports);
-  });
-}
-
 FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
   FitProblem problem = query.kinds_only;
   const size_t resources = problem.resources;
@@ -225,11 +179,7 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
       if (cell == nullptr)
         continue;
       total[r] += cell->allocatable;
-      Wide used = basis == Basis::kEmpty ? Wide{0} : cell->used;
-      if (basis == Basis::kBoundOnly && node.promised > 0)
-        used -= Promised(node, query.ids[r]);
-      if (used < cell->allocatable)
-        free[r] = static_cast<int64_t>(cell->allocatable - used);
+      free[r] = FreeOn(node, query.ids[r], basis);
     }
     for (size_t k = 0; k < kinds; ++k) {
       if (query.verdicts[n * kinds + k] != Verdict::kAdmits)
@@ -237,7 +187,7 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
       const PodKind& kind = problem.kinds[k];
       const int64_t limit = query.kinds[k].ports.empty() ? kind.count : 1;
       const int64_t cap = FitCount(free, kind.request, limit);
-      if (cap > 0 && !PortTaken(node, query.kinds[k].ports, basis)) {
+      if (cap > 0 && !PortTakenOn(node, query.kinds[k].ports, basis)) {
         problem.cap[n * kinds + k] = cap;
       }
     }
@@ -441,86 +391,6 @@ Placement CapacityImpl::ToPlacement(const Gang& gang, const Query& query,
       placement.begin(), placement.end(),
       [](const PlacementSlot& a, const PlacementSlot& b) { return a.pod_set < b.pod_set; });
   return placement;
-}
-
-// Whatever an in-flight pod takes on a node: of a valid packing of this gang on the node, taking
-// away D pods of each kind makes room for it, D = max over resources of ceil(its request / the
-// kind's). For each resource either so many pods of a kind go that enough is freed, or all that use
-// it go, and then the in-flight pods fit since the scheduler places them only where they do. So a
-// packing of the gang with D more pods of each kind per in-flight pod always leaves a packing of
-// the gang.
-bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
-  std::optional<Query> query = Prepare(gang);
-  if (!query)
-    return true;
-  if (!query->undecided.empty() ||
-      Search(FillNodes(*query, Basis::kNow)).end != SearchEnd::kFound) {
-    return false;
-  }
-  const std::vector<GangPodSet> flying = InFlight(gang.id);
-  if (flying.empty())
-    return true;
-  std::vector<PodKind>& kinds = query->kinds_only.kinds;
-  std::vector<int64_t> counts;
-  for (PodKind& kind : kinds) {
-    counts.push_back(kind.count);
-    kind.count = std::numeric_limits<int64_t>::max();  // caps are what a node takes of any number
-  }
-  const FitProblem places = FillNodes(*query, Basis::kBoundOnly);
-  bool inflated = false;
-  for (const GangPodSet& set : flying) {
-    const std::optional<Query> where = Prepare(Gang{"", {set}});
-    const FitProblem landing = FillNodes(*where, Basis::kBoundOnly);
-    for (size_t k = 0; k < kinds.size(); ++k) {
-      int64_t damage = 0;  // one pod of the set takes at most so many places of this kind
-      for (size_t r = 0; r < query->names.size(); ++r) {
-        const auto takes = std::find(where->names.begin(), where->names.end(), query->names[r]);
-        if (kinds[k].request[r] == 0 || takes == where->names.end())
-          continue;
-        const int64_t amount = landing.kinds[0].request[takes - where->names.begin()];
-        if (amount > 0)
-          damage = std::max(damage, (amount - 1) / kinds[k].request[r] + 1);
-      }
-      int64_t worst = 0;
-      for (size_t n = 0; n < places.bins && worst < damage; ++n) {
-        if (landing.Cap(n, 0) > 0)
-          worst = std::max(worst, std::min(damage, places.Cap(n, k)));
-      }
-      counts[k] = api::SaturatingAdd(counts[k], api::SaturatingMul(worst, set.count));
-      inflated |= worst > 0;
-    }
-  }
-  if (!inflated)
-    return true;
-  for (size_t k = 0; k < kinds.size(); ++k)
-    kinds[k].count = counts[k];
-  return Search(FillNodes(*query, Basis::kBoundOnly)).end == SearchEnd::kFound;
-}
-
-// Unbound pods of the reservations of other gangs, alike ones together.
-std::vector<GangPodSet> CapacityImpl::InFlight(const std::string& except) const {
-  std::vector<GangPodSet> flying;
-  for (const auto& [id, state] : ledger_.Gangs()) {
-    if (!state.reservation || id == except)
-      continue;
-    for (const SetPlan& plan : state.reservation->sets) {
-      int32_t count = 0;
-      for (const auto& [node, slots] : plan.slots)
-        count += slots;
-      if (count == 0)
-        continue;
-      auto alike = std::find_if(flying.begin(), flying.end(), [&](const GangPodSet& set) {
-        return set.node_selector == plan.node_selector && set.tolerations == plan.tolerations &&
-               (set.shape == plan.shape || *set.shape == *plan.shape);
-      });
-      if (alike != flying.end()) {
-        alike->count += count;
-      } else {
-        flying.push_back({plan.name, count, plan.shape, plan.node_selector, plan.tolerations});
-      }
-    }
-  }
-  return flying;
 }
 
 }  // namespace

@@ -47,7 +47,9 @@ std::string_view ToString(HistoryKind kind) {
   return "Created";
 }
 
-Core::Core(Options options) : options_(std::move(options)), engine_(engine::MakeEngine()) {}
+Core::Core(Options options) : options_(std::move(options)), engine_(engine::MakeEngine()) {
+  engine_->SetPinning(options_.steering == Steering::kNodeSelector);
+}
 Core::~Core() = default;
 
 void Core::OnSynced() {
@@ -350,6 +352,7 @@ void Core::ApplyAdmissions(const engine::PassResult& pass) {
     unit.engine_key.clear();
     unit.pending.reset();
     unit.pending_in_flight = false;
+    unit.pinned_node = decision.pinned_node;
     unit.planned_nodes.clear();
     for (const engine::PlacementSlot& slot : decision.placement) {
       if (std::find(unit.planned_nodes.begin(), unit.planned_nodes.end(), slot.node) ==

@@ -24,11 +24,13 @@ enum class GangApi {
   kV1Beta1,   // scheduling.k8s.io/v1beta1 of Kubernetes 1.37
 };
 
-// What a released gang's Job gets to keep its pods near the plan.
+// What a released gang's Job gets to keep its pods near the plan. kube-scheduler alone spreads pods
+// (LeastAllocated), which leaves no room for the next gang.
 enum class Steering {
   kNone,          // the scheduler chooses
   kPreferred,     // preferred node affinity to the planned nodes
-  kNodeSelector,  // kubernetes.io/hostname when the plan has one node, else as kPreferred
+  kNodeSelector,  // kubernetes.io/hostname when the plan has one node and the engine says that it
+                  // may be bound to it (AdmitDecision::pinned_node), else as kPreferred
 };
 
 enum class CapacityChoice { kAuto, kRequire, kRelease, kObserve, kOff };
@@ -36,7 +38,7 @@ enum class CapacityChoice { kAuto, kRequire, kRelease, kObserve, kOff };
 struct Options {
   Mode mode = Mode::kGreenfield;
   GangApi gang_api = GangApi::kNone;
-  Steering steering = Steering::kNone;
+  Steering steering = Steering::kPreferred;
   CapacityChoice capacity = CapacityChoice::kAuto;
   bool autoscaler_seen = false;  // by discovery: Karpenter's API group or an autoscaler's status
 
