@@ -253,6 +253,7 @@ class Assigner {
     gang.pod_sets.push_back(*candidate.gang_pod_set);
     candidate.fit = context_.capacity.Check(gang);
     if (candidate.fit->kind == FitKind::kFits || candidate.fit->kind == FitKind::kUndecided) {
+      MindFlights(index, quota, gang, candidate);
       return;
     }
     const bool never = candidate.fit->kind == FitKind::kNever;
@@ -262,6 +263,46 @@ class Assigner {
     candidate.rank = never ? kRankNoFit : kRankNoPlace;
     candidate.reason = ReasonOf(fact.kind);
     candidate.facts.push_back(std::move(fact));
+  }
+
+  // A place by plan is none as long as the scheduler may put pods of other gangs there.
+  void MindFlights(size_t index, const FlavorQuota& quota, const Gang& gang, Candidate& candidate) {
+    const FlightResult flights = context_.capacity.CheckFlights(gang);
+    std::string text;
+    if (!flights.clear && context_.pinning && Pinned(context_.capacity, gang, *candidate.fit)) {
+      return;
+    }
+    if (!flights.clear) {
+      text = "waits until " + Names(flights.waits_for) + " (just released) " +
+             (flights.waits_for.size() == 1 ? "has" : "have") +
+             " all nodes: until then the scheduler may put pods where the others have their place";
+      if (!result_.waiting) {
+        result_.waiting = gang;
+      }
+    } else if (context_.claim != nullptr &&
+               context_.capacity.Hinders(gang, context_.claim->gang, context_.claim->since)) {
+      text = "waits behind " + context_.claim->id +
+             ", which is before it and waits for jobs that were just released: one could take the "
+             "other's place";
+    } else {
+      return;
+    }
+    Fact fact = MakeFact(FactKind::kInFlight, index, quota.flavor, ResourceId{});
+    fact.text = std::move(text);
+    candidate.rank = kRankNoPlace;
+    candidate.reason = ReasonOf(fact.kind);
+    candidate.facts.push_back(std::move(fact));
+  }
+
+  static std::string Names(const std::vector<std::string>& gangs) {
+    constexpr size_t kShown = 3;
+    std::string text;
+    for (size_t index = 0; index < gangs.size() && index < kShown; ++index) {
+      text += (index == 0 ? "" : ", ") + gangs[index];
+    }
+    return gangs.size() <= kShown
+               ? text
+               : text + " and " + std::to_string(gangs.size() - kShown) + " more";
   }
 
   void Take(size_t index, size_t group, Candidate best, std::vector<ResourceChoice>& choices) {
@@ -347,6 +388,29 @@ GangPodSet MakeGangPodSet(const PodSetSpec& pod_set, const std::vector<ResourceC
     }
   }
   return out;
+}
+
+std::optional<Gang> Pinned(const Capacity& capacity, const Gang& gang, const FitResult& fit) {
+  if (fit.kind != FitKind::kFits || fit.placement.empty()) {
+    return std::nullopt;
+  }
+  const std::string& node = fit.placement.front().node;
+  const api::StringMap label = {{"kubernetes.io/hostname", node}};
+  if (std::any_of(fit.placement.begin(), fit.placement.end(),
+                  [&](const PlacementSlot& slot) { return slot.node != node; }) ||
+      capacity.CountNodes(label) != 1) {
+    return std::nullopt;
+  }
+  Gang pinned = gang;
+  for (GangPodSet& pod_set : pinned.pod_sets) {
+    pod_set.node_selector.insert(label.begin(), label.end());
+  }
+  const FitResult there = capacity.Check(pinned);
+  if (there.kind != FitKind::kFits || there.placement != fit.placement ||
+      !capacity.CheckFlights(pinned).clear) {
+    return std::nullopt;
+  }
+  return pinned;
 }
 
 Assignment Assign(const AssignContext& context, const std::string& gang_id,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,13 +26,23 @@ struct PodSetSpec {
   std::shared_ptr<const api::PodShape> shape;
 };
 
+// The first of those that have a place and wait only for gangs in flight: what is released after it
+// must not make it wait longer (docs/engine.md, "In flight").
+struct FlightClaim {
+  std::string id;
+  Gang gang;
+  std::vector<Gang> since;  // released since it waits, not all pods bound
+};
+
 struct AssignContext {
   const QuotaTree& tree;
   NodeId node;
   const QueueConfig& queue;
   const std::vector<FlavorConfig>& flavors;  // by FlavorId
   const Capacity& capacity;
-  ResourceId pods;  // the resource "pods"
+  ResourceId pods;                     // the resource "pods"
+  const FlightClaim* claim = nullptr;  // one that this workload has to mind
+  bool pinning = false;                // Engine::SetPinning
 };
 
 enum class FitMode : uint8_t {
@@ -60,6 +71,7 @@ struct Assignment {
   Gang gang;
   std::vector<size_t> gang_pod_sets;  // index of each in pod_sets
   FitResult fit;
+  std::optional<Gang> waiting;  // refused, though it has a place, because of gangs in flight
   // Per pod set and group: the flavor to go on with if this assignment comes to nothing; 0 = all
   // tried.
   std::vector<size_t> next_flavor;
@@ -75,6 +87,11 @@ struct Assignment {
 [[nodiscard]] GangPodSet MakeGangPodSet(const PodSetSpec& pod_set,
                                         const std::vector<ResourceChoice>& choices,
                                         const std::vector<FlavorConfig>& flavors);
+
+// The gang bound to the only node of its placement, where that is safe: the label must name this
+// node alone, and the place there must not be one that a gang in flight may take or needs.
+[[nodiscard]] std::optional<Gang> Pinned(const Capacity& capacity, const Gang& gang,
+                                         const FitResult& fit);
 
 void AddUsage(Usage& usage, FlavorResourceId pair, Amount amount);
 

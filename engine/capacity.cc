@@ -18,30 +18,11 @@
 #include "engine/device_fit.h"
 #include "engine/fit_message.h"
 #include "engine/gang_fit.h"
+#include "engine/in_flight.h"
 #include "engine/node_filter.h"
 
 namespace tutti::engine {
 namespace {
-
-// What of the pod's rules is not decided here; "" = all is.
-std::string LeftToScheduler(const api::PodShape& shape, bool devices_known) {
-  std::string text;
-  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
-  if (shape.has_pod_affinity)
-    add("inter-pod affinity");
-  if (shape.has_topology_spread)
-    add("topology spread (DoNotSchedule)");
-  if (shape.has_volumes_claims)
-    add("volume claims");
-  if (!shape.claims.empty() && !devices_known)
-    add("resource claims");
-  if (shape.has_scheduling_gates)
-    add("scheduling gates");
-  if (!shape.scheduler_name.empty() && shape.scheduler_name != "default-scheduler") {
-    add("schedulerName " + shape.scheduler_name);
-  }
-  return text;
-}
 
 // --- a question, prepared
 // -------------------------------------------------------------------------------
@@ -65,26 +46,6 @@ struct Query {
   std::shared_ptr<const GangDevices> devices;  // null: no pod needs any
 };
 
-enum class Basis {
-  kNow,        // pods and promises
-  kBoundOnly,  // pods
-  kEmpty,      // nothing
-};
-
-// What promises take of a resource of the node.
-Wide Promised(const NodeState& node, int32_t resource) {
-  Wide sum = 0;
-  for (const Holding& holding : node.holdings) {
-    if (holding.promised == 0)
-      continue;
-    for (const auto& [id, amount] : holding.load->first.requests) {
-      if (id == resource)
-        sum += Wide{amount} * holding.promised;
-    }
-  }
-  return sum;
-}
-
 class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBins {
  public:
   void SetNode(const api::Node& node) override {
@@ -102,29 +63,29 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   void SetDevicesKnown(bool known) override { devices_known_ = known; }
   void SetResourceSlice(std::shared_ptr<const api::ResourceSlice> slice) override {
     const bool changed = devices_.SetSlice(std::move(slice));
-    device_version_ += changed ? 1 : 0;
+    charge_version_ += changed ? 1 : 0;
     Helps(changed);
   }
   void RemoveResourceSlice(const std::string& name) override {
-    ++device_version_;
+    ++charge_version_;
     Helps(devices_.RemoveSlice(name));
   }
   void SetDeviceClass(const api::DeviceClass& device_class) override {
-    ++device_version_;
+    ++charge_version_;
     Helps(devices_.SetClass(device_class));
     ledger_.SetDelegated(devices_.inventory().MappedResources());
   }
   void RemoveDeviceClass(const std::string& name) override {
-    ++device_version_;
+    ++charge_version_;
     Helps(devices_.RemoveClass(name));
     ledger_.SetDelegated(devices_.inventory().MappedResources());
   }
   void SetResourceClaimTemplate(const api::ResourceClaimTemplate& claim_template) override {
-    ++device_version_;
+    ++charge_version_;
     Helps(devices_.SetTemplate(claim_template));
   }
   void RemoveResourceClaimTemplate(const api::ObjectKey& key) override {
-    ++device_version_;
+    ++charge_version_;
     Helps(devices_.RemoveTemplate(key));
   }
   void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
@@ -134,7 +95,7 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   void RemoveResourceClaim(const api::ObjectKey& key) override { Helps(devices_.RemoveClaim(key)); }
   DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,
                         const api::PodShape& shape) const override;
-  uint64_t DeviceVersion() const override { return device_version_; }
+  uint64_t DeviceVersion() const override { return charge_version_; }
   void SetPod(const std::string& uid, const std::string& node,
               std::shared_ptr<const api::PodShape> shape, const std::string& gang,
               const std::string& pod_set) override {
@@ -142,7 +103,9 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   }
   void RemovePod(const std::string& uid) override { ledger_.RemovePod(uid); }
   FitResult Check(const Gang& gang) const override;
-  bool FitsWhateverInFlight(const Gang& gang) const override;
+  FlightResult CheckFlights(const Gang& gang) const override;
+  bool Hinders(const Gang& next, const Gang& waiting,
+               const std::vector<Gang>& since) const override;
   void Reserve(const Gang& gang, const Placement& placement) override {
     ledger_.Reserve(gang, placement);
     Helps(devices_.Reserve(gang.id, PromisesOf(gang, placement)));
@@ -162,6 +125,7 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
     return ledger_.CountNodes(labels);
   }
   uint64_t Version() const override { return ledger_.Version() + device_version_; }
+  uint64_t FlightVersion() const override { return ledger_.FlightVersion() + device_version_; }
   std::string SanityCheck() const override {
     const std::string problem = ledger_.SanityCheck();
     return problem.empty() ? devices_.SanityCheck() : problem;
@@ -170,8 +134,6 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
  private:
   std::optional<Query> Prepare(const Gang& gang) const;
   FitProblem FillNodes(const Query& query, Basis basis) const;
-  static bool PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports,
-                        Basis basis);
   Placement ToPlacement(const Gang& gang, const Query& query,
                         const std::vector<Assigned>& assigned) const;
   std::string Explain(const Gang& gang, const Query& query, const FitProblem& now,
@@ -180,10 +142,11 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   KindFacts FactsOf(const Gang& gang, const Query& query, const FitProblem& now,
                     const FitProblem& empty, size_t kind, bool never) const;
   std::vector<std::string> Holders(const Query& query, size_t kind, int32_t resource) const;
-  std::vector<GangPodSet> InFlight(const std::string& except) const;
   [[nodiscard]] const std::vector<const NodeState*>& Nodes() const { return ledger_.Nodes(); }
 
   // For devices.
+  [[nodiscard]] bool NeedsDevices(const api::PodShape& shape) const;
+  [[nodiscard]] bool NeedsDevices(const Gang& gang) const;
   [[nodiscard]] bool Matches(const api::NodeSelector& selector,
                              const std::string& node) const override;
   [[nodiscard]] const std::string& Name(size_t bin) const override {
@@ -199,7 +162,9 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   CapacityLedger ledger_;
   DeviceLedger devices_{*this};
   bool devices_known_ = false;
-  uint64_t device_version_ = 0;
+  uint64_t device_version_ = 0;  // something may fit that did not
+  uint64_t charge_version_ = 0;
+  InFlight flights_{ledger_};
 };
 
 // --- devices
@@ -338,16 +303,6 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
   return query;
 }
 
-bool CapacityImpl::PortTaken(const NodeState& node, const std::vector<api::HostPort>& ports,
-                             Basis basis) {
-  if (ports.empty() || basis == Basis::kEmpty)
-    return false;
-  return std::any_of(node.holdings.begin(), node.holdings.end(), [&](const Holding& holding) {
-    return (basis == Basis::kNow || holding.bound > 0) &&
-           PortsClash(ports, holding.load->first.ports);
-  });
-}
-
 FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
   FitProblem problem = query.kinds_only;
   const size_t resources = problem.resources;
@@ -368,11 +323,7 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
       if (cell == nullptr)
         continue;
       total[r] += cell->allocatable;
-      Wide used = basis == Basis::kEmpty ? Wide{0} : cell->used;
-      if (basis == Basis::kBoundOnly && node.promised > 0)
-        used -= Promised(node, query.ids[r]);
-      if (used < cell->allocatable)
-        free[r] = static_cast<int64_t>(cell->allocatable - used);
+      free[r] = FreeOn(node, query.ids[r], basis);
     }
     for (size_t k = 0; k < kinds; ++k) {
       if (query.verdicts[n * kinds + k] != Verdict::kAdmits)
@@ -380,7 +331,7 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
       const PodKind& kind = problem.kinds[k];
       const int64_t limit = query.kinds[k].ports.empty() ? kind.count : 1;
       const int64_t cap = FitCount(free, kind.request, limit);
-      if (cap > 0 && !PortTaken(node, query.kinds[k].ports, basis)) {
+      if (cap > 0 && !PortTakenOn(node, query.kinds[k].ports, basis)) {
         problem.cap[n * kinds + k] = cap;
       }
     }
@@ -521,7 +472,7 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
       ++(room ? facts.nodes.no_devices : facts.nodes.too_small);
     } else if (!never && now.Cap(n, k) == 0) {
       const bool room = FitCount(now.Free(n), pods.request, 1) == 1;
-      const bool port = room && PortTaken(*nodes[n], kind.ports, Basis::kNow);
+      const bool port = room && PortTakenOn(*nodes[n], kind.ports, Basis::kNow);
       ++(port ? facts.nodes.port_taken : room ? facts.nodes.no_devices : facts.nodes.full);
     }
   }
@@ -607,86 +558,44 @@ Placement CapacityImpl::ToPlacement(const Gang& gang, const Query& query,
   return placement;
 }
 
-// Whatever an in-flight pod takes on a node: of a valid packing of this gang on the node, taking
-// away D pods of each kind makes room for it, D = max over resources of ceil(its request / the
-// kind's). For each resource either so many pods of a kind go that enough is freed, or all that use
-// it go, and then the in-flight pods fit since the scheduler places them only where they do. So a
-// packing of the gang with D more pods of each kind per in-flight pod always leaves a packing of
-// the gang.
-bool CapacityImpl::FitsWhateverInFlight(const Gang& gang) const {
-  std::optional<Query> query = Prepare(gang);
-  if (!query)
-    return true;
-  FitProblem now = FillNodes(*query, Basis::kNow);
-  if (!query->undecided.empty() || Find(*query, now, Basis::kNow).result.end != SearchEnd::kFound) {
-    return false;
+// Which devices pods in flight get is the scheduler's choice, too, and no count of places covers it:
+// gangs with devices are released one after the other.
+FlightResult CapacityImpl::CheckFlights(const Gang& gang) const {
+  const bool devices = NeedsDevices(gang);
+  FlightResult result;
+  for (const auto& [serial, state] : ledger_.InFlight()) {
+    if (state->id == gang.id)
+      continue;
+    const std::vector<SetPlan>& sets = state->reservation->sets;
+    if (devices || std::any_of(sets.begin(), sets.end(), [this](const SetPlan& set) {
+          return set.Unbound() > 0 && NeedsDevices(*set.shape);
+        }))
+      result.waits_for.push_back(state->id);
   }
-  const std::vector<GangPodSet> flying = InFlight(gang.id);
-  if (flying.empty())
-    return true;
-  if (query->devices != nullptr)
-    return false;
-  std::vector<PodKind>& kinds = query->kinds_only.kinds;
-  std::vector<int64_t> counts;
-  for (PodKind& kind : kinds) {
-    counts.push_back(kind.count);
-    kind.count = std::numeric_limits<int64_t>::max();  // caps are what a node takes of any number
-  }
-  const FitProblem places = FillNodes(*query, Basis::kBoundOnly);
-  bool inflated = false;
-  for (const GangPodSet& set : flying) {
-    const std::optional<Query> where = Prepare(Gang{"", {set}});
-    const FitProblem landing = FillNodes(*where, Basis::kBoundOnly);
-    for (size_t k = 0; k < kinds.size(); ++k) {
-      int64_t damage = 0;  // one pod of the set takes at most so many places of this kind
-      for (size_t r = 0; r < query->names.size(); ++r) {
-        const auto takes = std::find(where->names.begin(), where->names.end(), query->names[r]);
-        if (kinds[k].request[r] == 0 || takes == where->names.end())
-          continue;
-        const int64_t amount = landing.kinds[0].request[takes - where->names.begin()];
-        if (amount > 0)
-          damage = std::max(damage, (amount - 1) / kinds[k].request[r] + 1);
-      }
-      int64_t worst = 0;
-      for (size_t n = 0; n < places.bins && worst < damage; ++n) {
-        if (landing.Cap(n, 0) > 0)
-          worst = std::max(worst, std::min(damage, places.Cap(n, k)));
-      }
-      counts[k] = api::SaturatingAdd(counts[k], api::SaturatingMul(worst, set.count));
-      inflated |= worst > 0;
-    }
-  }
-  if (!inflated)
-    return true;
-  for (size_t k = 0; k < kinds.size(); ++k)
-    kinds[k].count = counts[k];
-  return Search(FillNodes(*query, Basis::kBoundOnly)).end == SearchEnd::kFound;
+  result.clear = result.waits_for.empty();
+  return result.clear && !devices ? flights_.Check(gang) : result;
 }
 
-// Unbound pods of the reservations of other gangs, alike ones together.
-std::vector<GangPodSet> CapacityImpl::InFlight(const std::string& except) const {
-  std::vector<GangPodSet> flying;
-  for (const auto& [id, state] : ledger_.Gangs()) {
-    if (!state.reservation || id == except)
-      continue;
-    for (const SetPlan& plan : state.reservation->sets) {
-      int32_t count = 0;
-      for (const auto& [node, slots] : plan.slots)
-        count += slots;
-      if (count == 0)
-        continue;
-      auto alike = std::find_if(flying.begin(), flying.end(), [&](const GangPodSet& set) {
-        return set.node_selector == plan.node_selector && set.tolerations == plan.tolerations &&
-               (set.shape == plan.shape || *set.shape == *plan.shape);
-      });
-      if (alike != flying.end()) {
-        alike->count += count;
-      } else {
-        flying.push_back({plan.name, count, plan.shape, plan.node_selector, plan.tolerations});
-      }
-    }
-  }
-  return flying;
+bool CapacityImpl::Hinders(const Gang& next, const Gang& waiting,
+                           const std::vector<Gang>& since) const {
+  if (NeedsDevices(next) || NeedsDevices(waiting))
+    return Check(waiting).kind == FitKind::kFits;
+  return flights_.Hinders(next, waiting, since);
+}
+
+bool CapacityImpl::NeedsDevices(const api::PodShape& shape) const {
+  return devices_known_ &&
+         (!shape.claims.empty() ||
+          std::any_of(shape.container_resources.begin(), shape.container_resources.end(),
+                      [this](const api::ContainerResource& asked) {
+                        return devices_.inventory().ClassOfResource(asked.resource) != nullptr;
+                      }));
+}
+
+bool CapacityImpl::NeedsDevices(const Gang& gang) const {
+  return std::any_of(gang.pod_sets.begin(), gang.pod_sets.end(), [this](const GangPodSet& set) {
+    return set.count > 0 && NeedsDevices(*set.shape);
+  });
 }
 
 DeviceCharge CapacityImpl::ChargeOf(const DeviceQuota& quota, const std::string& ns,

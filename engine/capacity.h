@@ -67,6 +67,12 @@ struct FitResult {
   std::string message;
 };
 
+struct FlightResult {
+  bool clear = true;
+  // Not clear: the gangs to wait for, in the order of their reservations.
+  std::vector<std::string> waits_for;
+};
+
 class Capacity {
  public:
   virtual ~Capacity() = default;
@@ -112,16 +118,22 @@ class Capacity {
   // as kNotNow with a message saying so.
   [[nodiscard]] virtual FitResult Check(const Gang& gang) const = 0;
 
-  // True only if the gang fits now AND keeps fitting however the scheduler places the unbound pods
-  // of other gangs' reservations: it scores nodes by itself and may bind an in-flight pod elsewhere
-  // than planned, so a plan alone does not prove that a second gang released meanwhile will land.
-  // Sufficient, not necessary: every in-flight pod is taken to destroy as many places as one pod of
-  // its size can on the worst node that admits both, for all podsets at once. Exact when nothing is
-  // in flight, or when nothing in flight can reach a node of this gang; always false for
-  // kUndecided, and for a gang with devices while anything is in flight. Can become true when an
-  // in-flight pod binds, without a growth of Version(). It doesn't cover pods that nobody knows of
-  // yet, nor (unlike pods) that the scheduler finds the packing.
-  [[nodiscard]] virtual bool FitsWhateverInFlight(const Gang& gang) const = 0;
+  // Whether the gang may be released beside those in flight (reserved, not all pods bound).
+  // kube-scheduler scores nodes by itself and may bind such a pod elsewhere than planned, so plans
+  // alone don't prove that all of them land. Clear only if, on whatever admissible nodes and in
+  // whatever order the scheduler puts the pods of the others, this gang keeps its places, and so
+  // does each gang in flight that would land without this one. REQUIRES: Check says kFits or
+  // kUndecided. Sufficient, not necessary, for pods of unlike size; exact when all are alike, and
+  // always clear when nothing in flight can reach the same nodes. Pods with rules that are left to
+  // the scheduler are not proven to land, here and there. It doesn't cover pods that nobody knows
+  // of yet, nor, for unlike pods of one gang, that the scheduler finds the arrangement. May become
+  // clear when FlightVersion() or Version() grows.
+  [[nodiscard]] virtual FlightResult CheckFlights(const Gang& gang) const = 0;
+  // For a gang that waits for those in flight: whether releasing `next` could make it wait longer.
+  // True if `waiting` has its places now, `next` can reach one of them, and on some nodes the pods
+  // of `next` and of `since` (released while it has waited) could leave it too few.
+  [[nodiscard]] virtual bool Hinders(const Gang& next, const Gang& waiting,
+                                     const std::vector<Gang>& since) const = 0;
 
   // Promises the places. The reservation of `gang.id` must not exist yet (it would be replaced).
   virtual void Reserve(const Gang& gang, const Placement& placement) = 0;
@@ -142,6 +154,10 @@ class Capacity {
   // Grows whenever something changed that can make a gang fit which did not fit before. A node
   // heartbeat that changes nothing relevant leaves it alone.
   [[nodiscard]] virtual uint64_t Version() const = 0;
+
+  // Grows whenever a pod in flight binds or a reservation with unbound pods is made or dropped (one
+  // that is made may leave another without hope, which then holds nobody back).
+  [[nodiscard]] virtual uint64_t FlightVersion() const = 0;
 
   // Checks the bookkeeping against a recomputation from scratch; "" or what is wrong.
   [[nodiscard]] virtual std::string SanityCheck() const = 0;

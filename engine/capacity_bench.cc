@@ -185,7 +185,7 @@ void InFlight(benchmark::State& state) {
   }
   const Gang gang = MakeGang("ns/x", 10, shapes[3]);
   for (auto _ : state)
-    benchmark::DoNotOptimize(capacity->FitsWhateverInFlight(gang));
+    benchmark::DoNotOptimize(capacity->CheckFlights(gang));
 }
 BENCHMARK(InFlight)->Arg(0)->Arg(10)->Arg(100)->Unit(benchmark::kMicrosecond);
 

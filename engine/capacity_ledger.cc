@@ -37,6 +37,43 @@ std::vector<api::HostPort> PortsOf(const api::PodShape& shape) {
   return ports;
 }
 
+namespace {
+
+// What promises take of a resource of the node.
+Wide Promised(const NodeState& node, int32_t resource) {
+  Wide sum = 0;
+  for (const Holding& holding : node.holdings) {
+    if (holding.promised == 0)
+      continue;
+    for (const auto& [id, amount] : holding.load->first.requests) {
+      if (id == resource)
+        sum += Wide{amount} * holding.promised;
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+int64_t FreeOn(const NodeState& node, int32_t resource, Basis basis) {
+  const Cell* cell = node.Find(resource);
+  if (cell == nullptr)
+    return 0;
+  Wide used = basis == Basis::kEmpty ? Wide{0} : cell->used;
+  if (basis == Basis::kBoundOnly && node.promised > 0)
+    used -= Promised(node, resource);
+  return used < cell->allocatable ? static_cast<int64_t>(cell->allocatable - used) : 0;
+}
+
+bool PortTakenOn(const NodeState& node, const std::vector<api::HostPort>& ports, Basis basis) {
+  if (ports.empty() || basis == Basis::kEmpty)
+    return false;
+  return std::any_of(node.holdings.begin(), node.holdings.end(), [&](const Holding& holding) {
+    return (basis == Basis::kNow || holding.bound > 0) &&
+           PortsClash(ports, holding.load->first.ports);
+  });
+}
+
 CapacityLedger::CapacityLedger() {
   resource_ids_.emplace(kPodsResource, kPodsId);
   resource_names_.emplace_back(kPodsResource);
@@ -215,6 +252,7 @@ void CapacityLedger::SetNode(const api::Node& node) {
   if (!state.present)
     present_stale_ = true;
   state.present = true;
+  ++bound_version_;
   if (helps)
     ++version_;
 }
@@ -229,6 +267,7 @@ void CapacityLedger::RemoveNode(const std::string& name) {
   node.facts.name = name;
   node.present = false;
   present_stale_ = true;
+  ++bound_version_;
   for (Cell& cell : node.cells)
     cell.allocatable = 0;
   std::erase_if(node.cells, [](const Cell& c) { return c.used == 0; });
@@ -238,6 +277,7 @@ void CapacityLedger::RemoveNode(const std::string& name) {
 void CapacityLedger::SetPod(const std::string& uid, const std::string& node_name,
                             const api::PodShape& shape, const std::string& gang_id,
                             const std::string& pod_set) {
+  ++bound_version_;
   NodeState& node = NodeOf(node_name);
   GangState& gang = GangOf(gang_id);
   PodRecord record{&node, AcquireLoad(shape), &gang, pod_set_names_.Acquire(pod_set), 0};
@@ -264,6 +304,7 @@ void CapacityLedger::RemovePod(const std::string& uid) {
   auto it = pods_.find(uid);
   if (it == pods_.end())
     return;
+  ++bound_version_;
   const PodRecord record = it->second;
   pods_.erase(it);
   ForgetPod(record);
@@ -288,8 +329,13 @@ void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
   Reservation reservation;
   reservation.serial = ++last_serial_;
   for (const GangPodSet& set : gang.pod_sets) {
-    reservation.sets.push_back(
-        {set.name, set.shape, set.node_selector, set.tolerations, AcquireLoad(*set.shape), {}});
+    reservation.sets.push_back({set.name,
+                                set.shape,
+                                set.node_selector,
+                                set.tolerations,
+                                AcquireLoad(*set.shape),
+                                FlightOf(set),
+                                {}});
   }
   std::map<std::pair<size_t, std::string>, int32_t> slots;
   for (const PlacementSlot& slot : placement) {
@@ -301,17 +347,75 @@ void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
     SetPlan& plan = reservation.sets[where.first];
     NodeState& node = NodeOf(where.second);
     plan.slots.emplace_back(&node, count);
+    plan.flight->second.unbound += count;
+    reservation.unbound += count;
     Add(&node, &state, plan.load, 0, count);
   }
   state.reservation = std::move(reservation);
+  if (state.reservation->unbound > 0)
+    EnterFlight(state);
   Finish();
 }
 
+void CapacityLedger::EnterFlight(GangState& gang) {
+  Reservation& reservation = *gang.reservation;
+  bool mixed = false;
+  for (SetPlan& plan : reservation.sets) {
+    if (plan.slots.empty())
+      continue;
+    mixed |= reservation.only_kind != nullptr && reservation.only_kind != &plan.flight->second;
+    reservation.only_kind = &plan.flight->second;
+  }
+  in_flight_[reservation.serial] = &gang;
+  if (mixed) {
+    reservation.only_kind = nullptr;
+    mixed_[reservation.serial] = &gang;
+  } else {
+    ++reservation.only_kind->gangs;
+  }
+  ++flight_version_;
+}
+
+void CapacityLedger::LeaveFlight(const GangState& gang) {
+  const Reservation& reservation = *gang.reservation;
+  in_flight_.erase(reservation.serial);
+  if (reservation.only_kind == nullptr) {
+    mixed_.erase(reservation.serial);
+  } else {
+    --reservation.only_kind->gangs;
+  }
+  ++flight_version_;
+}
+
+FlightKinds::iterator CapacityLedger::FlightOf(const GangPodSet& set) {
+  auto alike = std::find_if(flights_.begin(), flights_.end(), [&](const auto& known) {
+    return known.second.Is(*set.shape, set.node_selector, set.tolerations);
+  });
+  if (alike == flights_.end()) {
+    alike = flights_
+                .emplace(++last_flight_,
+                         FlightKind{set.shape, set.node_selector, set.tolerations, 0, 0, 0})
+                .first;
+  }
+  ++alike->second.plans;
+  return alike;
+}
+
+const Reservation* CapacityLedger::ReservationOf(const std::string& gang_id) const {
+  auto it = gangs_.find(gang_id);
+  return it == gangs_.end() || !it->second.reservation ? nullptr : &*it->second.reservation;
+}
+
 void CapacityLedger::DropReservation(GangState& gang) {
+  if (gang.reservation->unbound > 0)
+    LeaveFlight(gang);
   for (SetPlan& plan : gang.reservation->sets) {
     for (const auto& [node, count] : plan.slots)
       Add(node, &gang, plan.load, 0, -count);
     ReleaseLoad(plan.load);
+    plan.flight->second.unbound -= plan.Unbound();
+    if (--plan.flight->second.plans == 0)
+      flights_.erase(plan.flight);
   }
   gang.reservation.reset();
 }
@@ -341,6 +445,10 @@ bool CapacityLedger::UseSlot(GangState& gang, const std::string& pod_set, NodeSt
     Add(slot->first, &gang, plan.load, 0, -1);
     if (--slot->second == 0)
       plan.slots.erase(slot);
+    --plan.flight->second.unbound;
+    ++flight_version_;
+    if (--gang.reservation->unbound == 0)
+      LeaveFlight(gang);
     return true;
   }
   return false;
@@ -350,12 +458,7 @@ int32_t CapacityLedger::Unbound(const std::string& gang_id) const {
   auto it = gangs_.find(gang_id);
   if (it == gangs_.end() || !it->second.reservation)
     return 0;
-  int32_t sum = 0;
-  for (const SetPlan& plan : it->second.reservation->sets) {
-    for (const auto& [node, count] : plan.slots)
-      sum += count;
-  }
-  return sum;
+  return static_cast<int32_t>(it->second.reservation->unbound);
 }
 
 int32_t CapacityLedger::Bound(const std::string& gang_id, const std::string& pod_set) const {
@@ -448,6 +551,9 @@ std::string CapacityLedger::SanityCheck() const {
   std::map<const GangState*, int64_t> bound;
   std::map<std::pair<const GangState*, int32_t>, int32_t> bound_sets;
   std::map<const Load*, int64_t> refs;
+  std::map<const FlightKind*, std::pair<int64_t, int64_t>> flying;  // unbound, plans
+  std::map<const FlightKind*, int64_t> solo;
+  size_t in_flight = 0;
   for (const auto& [uid, pod] : pods_) {
     ++expected[pod.node->facts.name][{pod.gang, &pod.load->first}].bound;
     ++bound[pod.gang];
@@ -471,6 +577,25 @@ std::string CapacityLedger::SanityCheck() const {
       return "gang " + id + " is kept without need";
     if (!gang.reservation)
       continue;
+    const Reservation& reservation = *gang.reservation;
+    int64_t unbound = 0;
+    for (const SetPlan& plan : reservation.sets) {
+      unbound += plan.Unbound();
+      if (!plan.flight->second.Is(*plan.shape, plan.node_selector, plan.tolerations))
+        return "gang " + id + " flies as another kind";
+      flying[&plan.flight->second].first += plan.Unbound();
+      ++flying[&plan.flight->second].second;
+    }
+    if (unbound != reservation.unbound)
+      return "gang " + id + " counts a wrong number of unbound pods";
+    auto listed = in_flight_.find(reservation.serial);
+    if ((listed != in_flight_.end() && listed->second == &gang) != (unbound > 0))
+      return "gang " + id + " is listed wrongly as in flight";
+    in_flight += unbound > 0 ? 1 : 0;
+    if (unbound > 0 && reservation.only_kind != nullptr)
+      ++solo[reservation.only_kind];
+    if ((unbound > 0 && reservation.only_kind == nullptr) != mixed_.contains(reservation.serial))
+      return "gang " + id + " is listed wrongly among those of several kinds";
     for (const SetPlan& plan : gang.reservation->sets) {
       ++refs[&plan.load->first];
       for (const auto& [node, count] : plan.slots) {
@@ -528,6 +653,13 @@ std::string CapacityLedger::SanityCheck() const {
     if (refs[&load] != count || count == 0)
       return "a load has a wrong number of holders";
   }
+  for (const auto& [id, kind] : flights_) {
+    if (flying[&kind] != std::pair{kind.unbound, kind.plans} || solo[&kind] != kind.gangs ||
+        kind.plans == 0)
+      return "a kind of pods in flight is counted wrong";
+  }
+  if (in_flight != in_flight_.size())
+    return "a gang is listed as in flight that is not";
   if (Nodes().size() != present)
     return "the list of nodes is stale";
   return "";

@@ -43,6 +43,13 @@ struct Load {
 };
 using LoadRef = std::map<Load, int64_t>::iterator;  // with the number of holders
 
+// What of a node's pods counts.
+enum class Basis {
+  kNow,        // pods and promises
+  kBoundOnly,  // pods
+  kEmpty,      // nothing
+};
+
 struct Cell {
   int32_t resource = 0;
   int64_t allocatable = 0;
@@ -82,18 +89,50 @@ struct NodeState {
   }
 };
 
+// What is free of a resource, at least 0.
+[[nodiscard]] int64_t FreeOn(const NodeState& node, int32_t resource, Basis basis);
+[[nodiscard]] bool PortTakenOn(const NodeState& node, const std::vector<api::HostPort>& ports,
+                               Basis basis);
+
+// Pods in flight (promised, not bound) that are alike in everything that decides where they may go.
+struct FlightKind {
+  std::shared_ptr<const api::PodShape> shape;
+  api::StringMap node_selector;
+  std::vector<api::Toleration> tolerations;
+  int64_t unbound = 0;
+  int64_t gangs = 0;  // in flight, of pods of this kind alone
+  int64_t plans = 0;  // that refer to it
+  // Whether these are such pods.
+  [[nodiscard]] bool Is(const api::PodShape& other, const api::StringMap& selector,
+                        const std::vector<api::Toleration>& tolerated) const {
+    return node_selector == selector && tolerations == tolerated &&
+           (shape.get() == &other || *shape == other);
+  }
+};
+using FlightKinds = std::map<uint64_t, FlightKind>;  // by id; ids are never used twice
+
 struct SetPlan {
   std::string name;
   std::shared_ptr<const api::PodShape> shape;
   api::StringMap node_selector;
   std::vector<api::Toleration> tolerations;
   LoadRef load;
+  FlightKinds::iterator flight;
   std::vector<std::pair<NodeState*, int32_t>> slots;  // unbound ones, by node name
+  [[nodiscard]] int64_t Unbound() const {
+    int64_t sum = 0;
+    for (const auto& [node, count] : slots)
+      sum += count;
+    return sum;
+  }
 };
 
 struct Reservation {
   uint64_t serial = 0;
+  int64_t unbound = 0;
   std::vector<SetPlan> sets;
+  // Kind of all pods that were promised a place; null when there are several.
+  FlightKind* only_kind = nullptr;
 };
 
 struct GangState {
@@ -131,6 +170,7 @@ class CapacityLedger {
   [[nodiscard]] bool PlanBroken(const std::string& gang_id) const;
   [[nodiscard]] int32_t CountNodes(const api::StringMap& labels) const;
   [[nodiscard]] uint64_t Version() const { return version_; }
+  [[nodiscard]] uint64_t FlightVersion() const { return flight_version_; }
   [[nodiscard]] std::string SanityCheck() const;
 
   // Resources that devices stand for on nodes that have none: no plan is broken for lack of them.
@@ -140,7 +180,15 @@ class CapacityLedger {
 
   // Nodes that exist, by name. Valid until the next change.
   [[nodiscard]] const std::vector<const NodeState*>& Nodes() const;
-  [[nodiscard]] const std::map<std::string, GangState>& Gangs() const { return gangs_; }
+  // Gangs with unbound pods, in the order of their reservations; and those of several kinds of
+  // pods.
+  [[nodiscard]] const std::map<uint64_t, const GangState*>& InFlight() const { return in_flight_; }
+  [[nodiscard]] const std::map<uint64_t, const GangState*>& Mixed() const { return mixed_; }
+  [[nodiscard]] const FlightKinds& Flights() const { return flights_; }
+  // Null when it has no reservation.
+  [[nodiscard]] const Reservation* ReservationOf(const std::string& gang_id) const;
+  // Changes with every node and every bound pod.
+  [[nodiscard]] uint64_t BoundVersion() const { return bound_version_; }
   [[nodiscard]] const FactPool& Facts() const { return pool_; }
   // -1: no node or pod ever had it.
   [[nodiscard]] int32_t FindResource(const std::string& name) const;
@@ -163,6 +211,9 @@ class CapacityLedger {
   void Touch(NodeState* node);
   void Add(NodeState* node, GangState* gang, LoadRef load, int32_t bound, int32_t promised);
   void Finish();
+  FlightKinds::iterator FlightOf(const GangPodSet& set);
+  void EnterFlight(GangState& gang);
+  void LeaveFlight(const GangState& gang);
   bool UseSlot(GangState& gang, const std::string& pod_set, NodeState* node);
   void DropReservation(GangState& gang);
   void ForgetPod(const PodRecord& record);
@@ -181,7 +232,13 @@ class CapacityLedger {
   std::map<std::string, GangState> gangs_;
   std::map<std::string, PodRecord> pods_;
   std::set<std::string> delegated_;
+  FlightKinds flights_;
+  std::map<uint64_t, const GangState*> in_flight_;  // by serial
+  std::map<uint64_t, const GangState*> mixed_;      // of these
+  uint64_t last_flight_ = 0;
   uint64_t version_ = 1;
+  uint64_t flight_version_ = 1;
+  uint64_t bound_version_ = 1;
   uint64_t last_serial_ = 0;
 
   std::vector<Touched> touched_;                   // only within a call

@@ -688,13 +688,13 @@ TEST_F(CapacityTest, AnInFlightPodMayTakeAnotherNodeThanPlanned) {
   Node("a", {{"nvidia.com/gpu", 4}});
   Node("b", {{"nvidia.com/gpu", 4}});
   const Gang whole = MakeGang("ns/whole", 1, {{"nvidia.com/gpu", 4}});
-  EXPECT_TRUE(capacity_->FitsWhateverInFlight(whole));
+  EXPECT_TRUE(capacity_->CheckFlights(whole).clear);
   CheckAndReserve(MakeGang("ns/flying", 2, {{"nvidia.com/gpu", 1}}));
-  EXPECT_EQ(Check(whole).kind, FitKind::kFits);          // by plan, both on a
-  EXPECT_FALSE(capacity_->FitsWhateverInFlight(whole));  // the scheduler may spread them
+  EXPECT_EQ(Check(whole).kind, FitKind::kFits);        // by plan, both on a
+  EXPECT_FALSE(capacity_->CheckFlights(whole).clear);  // the scheduler may spread them
   Pod("1", "a", {{"nvidia.com/gpu", 1}}, "ns/flying");
   Pod("2", "a", {{"nvidia.com/gpu", 1}}, "ns/flying");
-  EXPECT_TRUE(capacity_->FitsWhateverInFlight(whole));
+  EXPECT_TRUE(capacity_->CheckFlights(whole).clear);
 }
 
 TEST_F(CapacityTest, InFlightPodsThatCannotReachTheNodesDoNotMatter) {
@@ -705,13 +705,13 @@ TEST_F(CapacityTest, InFlightPodsThatCannotReachTheNodesDoNotMatter) {
   CheckAndReserve(flying);
   Gang gang = MakeGang("ns/x", 1, {{"cpu", 4000}});
   gang.pod_sets[0].node_selector = {{"pool", "y"}};
-  EXPECT_TRUE(capacity_->FitsWhateverInFlight(gang));
+  EXPECT_TRUE(capacity_->CheckFlights(gang).clear);
   gang.pod_sets[0].shape = MakeShape({{"cpu", 3000}});
   gang.pod_sets[0].node_selector = {};
-  EXPECT_TRUE(capacity_->FitsWhateverInFlight(gang));  // one place is left wherever it goes
+  EXPECT_TRUE(capacity_->CheckFlights(gang).clear);  // one place is left wherever it goes
   gang.pod_sets[0].count = 2;
   EXPECT_EQ(Check(gang).kind, FitKind::kFits);
-  EXPECT_FALSE(capacity_->FitsWhateverInFlight(gang));  // not shown: too careful here
+  EXPECT_TRUE(capacity_->CheckFlights(gang).clear);  // and room for the other beside it
 }
 
 }  // namespace

@@ -550,7 +550,8 @@ class Twin {
   }
 
   void CompareLandings(const Gang& gang, Tally& tally) {
-    const bool says = capacity_->FitsWhateverInFlight(gang);
+    const bool says =
+        capacity_->Check(gang).kind == FitKind::kFits && capacity_->CheckFlights(gang).clear;
     size_t flying = 0;
     for (const auto& [id, slots] : model_.promises)
       flying += slots.size();

@@ -360,6 +360,9 @@ void EngineImpl::Attach(WorkloadId id) {
 
 void EngineImpl::Detach(WorkloadId id) {
   WorkloadState& workload = Workload(id);
+  if (claim_ && claim_->id == workload.input.id) {
+    DropClaim();
+  }
   Local(workload.local_queue).pending.erase(id);
   --pending_count_;
   if (workload.place == Place::kOutside) {

@@ -70,6 +70,8 @@ struct AdmitDecision {
   // What is reserved in Capacity; slot.pod_set is an index into pod_sets. Not empty and `placed`
   // false: a best guess (kUndecided).
   Placement placement;
+  // The only node of the placement, when the release must bind the gang to it (SetPinning).
+  std::string pinned_node;
   std::string note;  // kObserve, kUndecided: what was not proven
 };
 
@@ -145,6 +147,10 @@ class Engine {
   virtual void RemoveLocalQueue(const api::ObjectKey& key) = 0;
   virtual void SetNamespace(const std::string& name, const api::StringMap& labels) = 0;
   virtual void RemoveNamespace(const std::string& name) = 0;
+
+  // Whether releases bind a gang that has its place on a single node to that node (label
+  // kubernetes.io/hostname): decisions then say where, and nobody waits for where it goes.
+  virtual void SetPinning(bool on) = 0;
 
   // --- nodes and pods ---
   [[nodiscard]] virtual Capacity& capacity() = 0;

@@ -91,10 +91,14 @@ std::string EngineImpl::TextOf(const WorkloadClass& cls, const Refusal& refusal)
 // Admissions after a class was refused may have made it worse for it: ask again.
 void EngineImpl::Refresh(QueueState& queue, ClassId id) {
   const WorkloadClass& cls = queue.pending->Class(id);
-  if (cls.ready || cls.refusal.held_back || cls.refused_at == admissions_) {
+  // One that waits for gangs in flight is tried again when these have landed, whatever else
+  // changed.
+  if (cls.ready || cls.refusal.held_back || cls.waits_for_flights ||
+      cls.refused_at == admissions_) {
     return;
   }
-  Assignment now = Assign(Context(queue), Key(*cls.members.begin()).id, *cls.pod_sets, {});
+  const WorkloadId first = *cls.members.begin();
+  Assignment now = Assign(Context(queue, first), Key(first).id, *cls.pod_sets, {});
   if (now.mode != FitMode::kFit) {
     Park(queue, id, now);
   }
@@ -114,7 +118,7 @@ std::optional<PendingDecision> EngineImpl::WhyPending(const std::string& id) con
     const QueueState& queue = Queue(workload.queue);
     const WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(known));
     if (cls.tried && !cls.refusal.held_back) {
-      const Assignment now = Assign(Context(queue), id, *cls.pod_sets, {});
+      const Assignment now = Assign(Context(queue, known), id, *cls.pod_sets, {});
       if (now.mode != FitMode::kFit) {
         return PendingDecision{id, now.refusal.reason, TextOf(cls, now.refusal)};
       }

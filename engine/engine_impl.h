@@ -108,6 +108,7 @@ class EngineImpl final : public Engine {
   void RemoveLocalQueue(const api::ObjectKey& key) override;
   void SetNamespace(const std::string& name, const api::StringMap& labels) override;
   void RemoveNamespace(const std::string& name) override;
+  void SetPinning(bool on) override { pinning_ = on; }
   [[nodiscard]] Capacity& capacity() override { return *capacity_; }
   [[nodiscard]] const Capacity& capacity() const override { return *capacity_; }
   void SetPending(const WorkloadInput& workload) override;
@@ -193,7 +194,10 @@ class EngineImpl final : public Engine {
   void Park(QueueState& queue, ClassId id, Assignment& assignment);
   void ParkHeldBack(Entry& entry);
   void Refuse(QueueState& queue, ClassId id, Refusal refusal);
-  [[nodiscard]] AssignContext Context(const QueueState& queue) const;
+  [[nodiscard]] AssignContext Context(const QueueState& queue, WorkloadId workload) const;
+  bool WakeFlightWaiters();
+  void MindClaim(WorkloadId workload, const Assignment& refused);
+  void DropClaim();
 
   // --- explanations (engine_explain.cc) ---
   [[nodiscard]] std::string TextOf(const WorkloadClass& cls, const Refusal& refusal) const;
@@ -226,9 +230,13 @@ class EngineImpl final : public Engine {
   std::set<std::pair<NodeId, FlavorResourceId>> excused_;  // (root, pair) over limit not by us
 
   std::unique_ptr<Capacity> capacity_;
+  bool pinning_ = false;
   uint64_t seen_capacity_version_ = 0;
-  uint64_t reservations_ = 0;  // grows with each reservation made by a pass
-  uint64_t admissions_ = 0;    // grows with each admission
+  uint64_t seen_flight_version_ = 0;
+  std::optional<FlightClaim> claim_;
+  bool claim_dropped_ = false;  // since the flight waiters were tried
+  uint64_t reservations_ = 0;   // grows with each reservation made by a pass
+  uint64_t admissions_ = 0;     // grows with each admission
   bool needs_pass_ = false;
 };
 

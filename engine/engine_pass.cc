@@ -8,19 +8,26 @@
 
 namespace tutti::engine {
 
-AssignContext EngineImpl::Context(const QueueState& queue) const {
-  return {tree_, queue.node, queue.config, flavors_, *capacity_, pods_};
+AssignContext EngineImpl::Context(const QueueState& queue, WorkloadId workload) const {
+  const FlightClaim* claim = nullptr;
+  if (claim_ && Before(Key(Find(claim_->id)), Key(workload))) {
+    claim = &*claim_;
+  }
+  return {tree_, queue.node, queue.config, flavors_, *capacity_, pods_, claim, pinning_};
 }
 
 bool EngineImpl::NeedsPass() const {
   if (needs_pass_) {
     return true;
   }
-  if (capacity_->Version() == seen_capacity_version_) {
+  const bool nodes = capacity_->Version() != seen_capacity_version_;
+  const bool flights = claim_dropped_ || capacity_->FlightVersion() != seen_flight_version_;
+  if (!nodes && !flights) {
     return false;
   }
-  return std::any_of(queues_.begin(), queues_.end(), [](const QueueState& queue) {
-    return queue.health.active && queue.pending->HasNodeWaiters();
+  return std::any_of(queues_.begin(), queues_.end(), [&](const QueueState& queue) {
+    return queue.health.active && ((nodes && queue.pending->HasNodeWaiters()) ||
+                                   (flights && queue.pending->HasFlightWaiters()));
   });
 }
 
@@ -31,6 +38,11 @@ PassResult EngineImpl::RunPass(Time /*now*/) {
     return result;
   }
   const bool nodes_changed = capacity_->Version() != seen_capacity_version_;
+  claim_dropped_ |= capacity_->FlightVersion() != seen_flight_version_;
+  if (claim_) {
+    std::erase_if(claim_->since,
+                  [&](const Gang& gang) { return capacity_->Unbound(gang.id) == 0; });
+  }
   for (const auto& [name, id] : queue_ids_) {
     QueueState& queue = Queue(id);
     if (queue.wake) {
@@ -42,12 +54,53 @@ PassResult EngineImpl::RunPass(Time /*now*/) {
       queue.pending->ReadyNodeWaiters();
     }
   }
-  while (Cycle(result)) {
+  WakeFlightWaiters();
+  while (Cycle(result) || WakeFlightWaiters()) {
   }
   TellAll(result);
   needs_pass_ = false;
   seen_capacity_version_ = capacity_->Version();
+  seen_flight_version_ = capacity_->FlightVersion();
   return result;
+}
+
+// True when there is something to try again.
+bool EngineImpl::WakeFlightWaiters() {
+  if (!claim_dropped_) {
+    return false;
+  }
+  claim_dropped_ = false;
+  bool any = false;
+  for (const auto& [name, id] : queue_ids_) {
+    QueueState& queue = Queue(id);
+    if (queue.pending->HasFlightWaiters()) {
+      queue.touched = true;
+      queue.pending->ReadyFlightWaiters();
+      any = true;
+    }
+  }
+  return any;
+}
+
+void EngineImpl::DropClaim() {
+  claim_.reset();
+  claim_dropped_ = true;
+}
+
+// After a refusal: a workload that waits for nothing but gangs in flight gets the claim, unless one
+// before it has it.
+void EngineImpl::MindClaim(WorkloadId workload, const Assignment& refused) {
+  const OrderKey& key = Key(workload);
+  const bool own = claim_ && claim_->id == key.id;
+  if (!refused.waiting || refused.refusal.reason != PendingReason::kWaitingForCapacity) {
+    if (own) {
+      DropClaim();
+    }
+  } else if (own) {
+    claim_->gang = *refused.waiting;
+  } else if (!claim_ || Before(key, Key(Find(claim_->id)))) {
+    claim_ = FlightClaim{key.id, *refused.waiting, {}};
+  }
 }
 
 // Nominated entries of one cycle, unordered; hold-only ones of parked StrictFIFO heads included.
@@ -80,7 +133,7 @@ void EngineImpl::NominateHead(Entry& entry) {
   QueueState& queue = Queue(entry.queue);
   queue.touched = true;
   WorkloadClass& cls = queue.pending->Class(entry.cls);
-  const AssignContext context = Context(queue);
+  const AssignContext context = Context(queue, entry.workload);
   const std::string& id = Key(entry.workload).id;
   entry.assignment = Assign(context, id, *cls.pod_sets, cls.next_flavor);
   const bool partial = std::any_of(cls.next_flavor.begin(), cls.next_flavor.end(),
@@ -117,8 +170,12 @@ void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
   cls.refused_at = admissions_;
   cls.waits_for_nodes =
       std::any_of(refusal.facts.begin(), refusal.facts.end(), [](const Fact& fact) {
-        return fact.kind == FactKind::kNoPlace || fact.kind == FactKind::kNeverFits;
+        return fact.kind == FactKind::kNoPlace || fact.kind == FactKind::kNeverFits ||
+               fact.kind == FactKind::kInFlight;
       });
+  cls.waits_for_flights =
+      std::any_of(refusal.facts.begin(), refusal.facts.end(),
+                  [](const Fact& fact) { return fact.kind == FactKind::kInFlight; });
   cls.refusal = std::move(refusal);
   if (const uint64_t fingerprint = cls.refusal.Fingerprint(); fingerprint != cls.told) {
     cls.told = fingerprint;
@@ -179,6 +236,7 @@ bool EngineImpl::Cycle(PassResult& result) {
       const Usage hold = entry.assignment.mode == FitMode::kNoCandidates
                              ? HoldAmounts(queue, entry.assignment.usage, entry.level)
                              : Usage{};
+      MindClaim(entry.workload, entry.assignment);
       Park(Queue(entry.queue), entry.cls, entry.assignment);
       for (const auto& [pair, amount] : hold) {
         holds.AddUsage(queue.node, pair, amount);
@@ -215,7 +273,11 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
   }
   if (!assignment.gang.pod_sets.empty() && entry.reservations != reservations_) {
     assignment.fit = capacity_->Check(assignment.gang);  // others took places meanwhile
-    if (!has_place(assignment.fit)) {
+    const FlightClaim* claim = Context(queue, entry.workload).claim;
+    if (!has_place(assignment.fit) ||
+        (!capacity_->CheckFlights(assignment.gang).clear &&
+         !(pinning_ && Pinned(*capacity_, assignment.gang, assignment.fit))) ||
+        (claim != nullptr && capacity_->Hinders(assignment.gang, claim->gang, claim->since))) {
       return false;
     }
   }
@@ -256,8 +318,15 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
     decision.note = "not proven that all pods have a place: " + fit.message;
   }
   if (!gang.pod_sets.empty() && !fit.placement.empty()) {
+    if (std::optional<Gang> pinned = pinning_ ? Pinned(*capacity_, gang, fit) : std::nullopt) {
+      gang = std::move(*pinned);
+      decision.pinned_node = fit.placement.front().node;
+    }
     stage.Reserve(gang, fit.placement);
     ++reservations_;
+    if (claim_ && claim_->id != gang.id) {
+      claim_->since.push_back(gang);
+    }
     decision.placed = fit.kind == FitKind::kFits;
     decision.placement = std::move(fit.placement);
     for (PlacementSlot& slot : decision.placement) {

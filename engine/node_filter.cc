@@ -26,6 +26,25 @@ int32_t ValueOf(const NodeFacts& facts, int32_t key) {
 
 }  // namespace
 
+std::string LeftToScheduler(const api::PodShape& shape, bool devices) {
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  if (shape.has_pod_affinity)
+    add("inter-pod affinity");
+  if (shape.has_topology_spread)
+    add("topology spread (DoNotSchedule)");
+  if (shape.has_volumes_claims)
+    add("volume claims");
+  if (!shape.claims.empty() && !devices)
+    add("resource claims");
+  if (shape.has_scheduling_gates)
+    add("scheduling gates");
+  if (!shape.scheduler_name.empty() && shape.scheduler_name != "default-scheduler") {
+    add("schedulerName " + shape.scheduler_name);
+  }
+  return text;
+}
+
 int32_t StringPool::Acquire(const std::string& text) {
   auto [it, added] = ids_.try_emplace(text, 0);
   if (added) {

@@ -70,6 +70,10 @@ class FactPool {
   std::vector<int32_t> unused_taint_sets_;
 };
 
+// What of the pod's rules is not decided by the capacity check; "" = all is. `devices`: claims are
+// decided.
+[[nodiscard]] std::string LeftToScheduler(const api::PodShape& shape, bool devices);
+
 enum class Verdict : uint8_t {
   kAdmits,
   kNoMatch,   // node name, node selector or required affinity

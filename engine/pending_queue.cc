@@ -40,6 +40,11 @@ void PendingQueue::Add(WorkloadId workload, const std::string& key,
     known.members.insert(workload);
     if (known.ready) {
       ready_.insert(id);
+    } else if (known.waits_for_flights && *known.members.begin() == workload) {
+      // Who has to wait behind whom depends on the order: the new first one is asked anew.
+      node_waiters_.erase(id);
+      flight_waiters_.erase(id);
+      MakeReady(id);
     }
   }
   class_of_[workload.value] = id;
@@ -61,6 +66,7 @@ void PendingQueue::Remove(WorkloadId workload) {
   known.members.erase(workload);
   if (known.members.empty()) {
     node_waiters_.erase(id);
+    flight_waiters_.erase(id);
     by_key_.erase(known.key);
     classes_.erase(id.value);
   } else if (known.ready) {
@@ -96,6 +102,11 @@ void PendingQueue::Park(ClassId id) {
   } else {
     node_waiters_.erase(id);
   }
+  if (known.waits_for_flights) {
+    flight_waiters_.insert(id);
+  } else {
+    flight_waiters_.erase(id);
+  }
 }
 
 void PendingQueue::MakeReady(ClassId id) {
@@ -110,6 +121,7 @@ void PendingQueue::MakeReady(ClassId id) {
 
 void PendingQueue::ReadyAll() {
   node_waiters_.clear();
+  flight_waiters_.clear();
   for (const auto& [id, known] : classes_) {
     MakeReady(ClassId{id});
   }
@@ -120,6 +132,15 @@ void PendingQueue::ReadyNodeWaiters() {
     MakeReady(id);
   }
   node_waiters_.clear();
+  flight_waiters_.clear();
+}
+
+void PendingQueue::ReadyFlightWaiters() {
+  for (const ClassId id : flight_waiters_) {
+    node_waiters_.erase(id);
+    MakeReady(id);
+  }
+  flight_waiters_.clear();
 }
 
 std::string PendingQueue::SanityCheck() const {
@@ -136,6 +157,9 @@ std::string PendingQueue::SanityCheck() const {
     }
     if (!known->ready && known->waits_for_nodes != node_waiters_.contains(ClassId{id})) {
       return "class waits for nodes but is not in the set of those";
+    }
+    if (!known->ready && known->waits_for_flights != flight_waiters_.contains(ClassId{id})) {
+      return "class waits for flights but is not in the set of those";
     }
     for (const WorkloadId member : known->members) {
       if (ClassOf(member) != ClassId{id} || !order_.contains(member)) {

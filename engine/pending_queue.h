@@ -49,9 +49,10 @@ struct WorkloadClass {
   WorkloadSet members;
   bool ready = true;  // to be tried
   bool tried = false;
-  Refusal refusal;               // of the last try
-  bool waits_for_nodes = false;  // the refusal may change when nodes or pods do
-  Usage hold;                    // quota that a parked StrictFIFO head keeps others from borrowing
+  Refusal refusal;                 // of the last try
+  bool waits_for_nodes = false;    // the refusal may change when nodes or pods do
+  bool waits_for_flights = false;  // also when a pod in flight binds; implies waits_for_nodes
+  Usage hold;  // quota that a parked StrictFIFO head keeps others from borrowing
   int hold_level = 0;
   uint64_t refused_at = 0;          // number of admissions at that time
   std::vector<size_t> next_flavor;  // where to go on within the running pass
@@ -66,7 +67,8 @@ class PendingQueue {
   PendingQueue& operator=(const PendingQueue&) = delete;
 
   [[nodiscard]] bool HasClass(const std::string& key) const { return by_key_.contains(key); }
-  // `key` identifies the class; `pod_sets` is needed only when it is new.
+  // `key` identifies the class; `pod_sets` is needed only when it is new. A parked class that waits
+  // for flights is tried again when this becomes its first member.
   void Add(WorkloadId workload, const std::string& key,
            const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets);
   void Remove(WorkloadId workload);
@@ -87,7 +89,9 @@ class PendingQueue {
   void Park(ClassId id);
   void ReadyAll();          // O(classes)
   void ReadyNodeWaiters();  // O(classes waiting for nodes)
+  void ReadyFlightWaiters();
   [[nodiscard]] bool HasNodeWaiters() const { return !node_waiters_.empty(); }
+  [[nodiscard]] bool HasFlightWaiters() const { return !flight_waiters_.empty(); }
 
   // Checks the bookkeeping; "" or what is wrong. O(n).
   [[nodiscard]] std::string SanityCheck() const;
@@ -105,7 +109,8 @@ class PendingQueue {
   std::unordered_map<std::string, ClassId> by_key_;  // looked up, never iterated
   std::unordered_map<uint32_t, ClassId> class_of_;   // looked up, never iterated
   std::set<ClassId, ByFirst> ready_;
-  std::set<ClassId> node_waiters_;  // parked ones
+  std::set<ClassId> node_waiters_;    // parked ones
+  std::set<ClassId> flight_waiters_;  // parked ones, all of them node waiters too
   uint32_t next_class_ = 0;
 };
 

@@ -67,6 +67,7 @@ PendingReason ReasonOf(FactKind kind) {
     case FactKind::kNeverFits:
       return PendingReason::kNeverFitsCluster;
     case FactKind::kNoPlace:
+    case FactKind::kInFlight:
       return PendingReason::kWaitingForCapacity;
   }
   return PendingReason::kPendingEvaluation;
@@ -124,6 +125,8 @@ std::string FactText(const Fact& fact, const Tables& tables) {
       return "flavor " + flavor + " has no nodes that could ever hold the whole gang: " + fact.text;
     case FactKind::kNoPlace:
       return "no place for the whole gang in flavor " + flavor + " now: " + fact.text;
+    case FactKind::kInFlight:
+      return "a place for the whole gang in flavor " + flavor + " is free, but " + fact.text;
   }
   return "";
 }

@@ -23,6 +23,7 @@ enum class FactKind : uint8_t {
   kInsufficient,  // a = how much more is needed
   kNeverFits,     // text = what the capacity check said
   kNoPlace,       // text = what the capacity check said
+  kInFlight,      // text = which gangs in flight it waits for
 };
 
 struct Fact {

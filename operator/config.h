@@ -100,7 +100,7 @@ struct Config {
   } landing;
   Duration pending_reason_delay = std::chrono::seconds(1);
   CapacitySetting capacity = CapacitySetting::kAuto;
-  Steering steering = Steering::kNone;
+  Steering steering = Steering::kPreferred;
   struct Ledger {
     std::string path = "/var/lib/tutti/ledger.db";  // "" = no ledger
     Duration retention = std::chrono::hours(24 * 30);

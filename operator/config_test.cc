@@ -47,6 +47,7 @@ TEST(ConfigTest, EmptyTextGivesKueuesDefaults) {
   EXPECT_FALSE(config->wait_for_pods_ready.block_admission);
   EXPECT_FALSE(config->wait_for_pods_ready.backoff_limit);
   EXPECT_EQ(config->mode, Mode::kGreenfield);
+  EXPECT_EQ(config->steering, Steering::kPreferred);
   EXPECT_EQ(config->landing.timeout, seconds(60));
   EXPECT_EQ(config->ledger.path, "/var/lib/tutti/ledger.db");
   EXPECT_EQ(config->max_concurrent_writes, 16);

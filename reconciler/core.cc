@@ -52,6 +52,7 @@ Core::Core(Options options)
       engine_(engine::MakeEngine()),
       device_quota_(options_.device_mappings, options_.extended_resource_quota) {
   engine_->capacity().SetDevicesKnown(options_.devices);
+  engine_->SetPinning(options_.steering == Steering::kNodeSelector);
 }
 Core::~Core() = default;
 
@@ -385,6 +386,7 @@ void Core::ApplyAdmissions(const engine::PassResult& pass) {
     unit.engine_key.clear();
     unit.pending.reset();
     unit.pending_in_flight = false;
+    unit.pinned_node = decision.pinned_node;
     unit.planned_nodes.clear();
     for (const engine::PlacementSlot& slot : decision.placement) {
       if (std::find(unit.planned_nodes.begin(), unit.planned_nodes.end(), slot.node) ==

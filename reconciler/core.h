@@ -80,6 +80,7 @@ struct Unit {
   bool landed = false;
   std::optional<Time> unplaced_since;  // a replacement pod of a landed gang waits for a node
   std::vector<std::string> planned_nodes;
+  std::string pinned_node;  // "" = the scheduler may choose
   // Since when a PodGroup in deletion has a finalizer and no pods.
   Time group_stuck_since = kNoTime;
   Time group_since = kNoTime;  // a group with claims was sent

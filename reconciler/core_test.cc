@@ -126,6 +126,43 @@ TEST(CoreTest, WhatDoesNotLandIsTakenBackWholeAndRestored) {
   EXPECT_EQ(cluster.Job("team-a", "gang")["spec"]["template"]["spec"], before["spec"]);
 }
 
+TEST(CoreTest, APodPrefersThePlannedNodesUnlessSteeringIsOff) {
+  for (const Steering steering : {Options{}.steering, Steering::kNone}) {
+    Options options = TestOptions();
+    options.steering = steering;
+    World world(options);
+    Cluster& cluster = world.cluster;
+    cluster.Submit({.name = "gang", .pods = 2, .runs_for = 60s});
+    cluster.Run(1s);
+    const Json affinity = cluster.Job("team-a", "gang")["spec"]["template"]["spec"]["affinity"];
+    if (steering == Steering::kNone) {
+      EXPECT_TRUE(affinity.IsNull());
+      continue;
+    }
+    EXPECT_EQ(affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"].Dump(),
+              R"([{"weight":100,"preference":{"matchExpressions":[)"
+              R"({"key":"kubernetes.io/hostname","operator":"In","values":["n1"]}]}}])");
+    EXPECT_TRUE(
+        affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].IsNull());
+  }
+}
+
+TEST(CoreTest, WithNodeSelectorAGangOnOneNodeIsBoundToItAndPutBackAsItWas) {
+  Options options = TestOptions();
+  options.steering = Steering::kNodeSelector;
+  World world(options);
+  Cluster& cluster = world.cluster;
+  cluster.SetScheduler(false);
+  cluster.Submit({.name = "gang", .pods = 2, .runs_for = 2s});
+  const Json before = cluster.Job("team-a", "gang")["spec"]["template"]["spec"];
+  cluster.Run(1s);
+  EXPECT_EQ(cluster.Job("team-a", "gang")["spec"]["template"]["spec"]["nodeSelector"].Dump(),
+            R"({"kubernetes.io/hostname":"n1"})");
+  cluster.Run(65s);
+  EXPECT_TRUE(cluster.Suspended("team-a", "gang"));
+  EXPECT_EQ(cluster.Job("team-a", "gang")["spec"]["template"]["spec"].Dump(), before.Dump());
+}
+
 TEST(CoreTest, JobsThatArriveWhileNobodyIsThereStartInOrderOfAge) {
   World world;
   Cluster& cluster = world.cluster;

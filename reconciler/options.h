@@ -38,11 +38,13 @@ struct GangFinding {
   std::string message;  // for a person: why; which component lacks which feature gate
 };
 
-// What a released gang's Job gets to keep its pods near the plan.
+// What a released gang's Job gets to keep its pods near the plan. kube-scheduler alone spreads pods
+// (LeastAllocated), which leaves no room for the next gang.
 enum class Steering {
   kNone,          // the scheduler chooses
   kPreferred,     // preferred node affinity to the planned nodes
-  kNodeSelector,  // kubernetes.io/hostname when the plan has one node, else as kPreferred
+  kNodeSelector,  // kubernetes.io/hostname when the plan has one node and the engine says that it
+                  // may be bound to it (AdmitDecision::pinned_node), else as kPreferred
 };
 
 enum class CapacityChoice { kAuto, kRequire, kRelease, kObserve, kOff };
@@ -50,7 +52,7 @@ enum class CapacityChoice { kAuto, kRequire, kRelease, kObserve, kOff };
 struct Options {
   Mode mode = Mode::kGreenfield;
   GangApi gang_api = GangApi::kNone;
-  Steering steering = Steering::kNone;
+  Steering steering = Steering::kPreferred;
   CapacityChoice capacity = CapacityChoice::kAuto;
   bool devices = false;  // resource.k8s.io/v1 is served: its objects are passed in
   // Quota for devices (gate KueueDRAIntegration); off: claims are refused, or cost nothing.

@@ -20,6 +20,9 @@ constexpr std::string_view kMainPodSet = "main";
 constexpr int kMaxRefusals = 3;
 // So long before a gang is taken back the reason is looked for.
 constexpr Duration kAskBefore = std::chrono::seconds(3);
+// Each pod carries the names of the nodes that it should prefer. A gang on more nodes than this
+// fills them anyway; without the limit, 1,000 pods on 1,000 nodes would carry a million names.
+constexpr size_t kMostSteered = 128;
 
 // The Job controller's word on pods that it can't make is an event, nothing else.
 std::string FailedCreatePath(const api::Job& job) {
@@ -207,9 +210,9 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
     info.tolerations.insert(info.tolerations.end(), flavor->tolerations.begin(),
                             flavor->tolerations.end());
   }
-  if (options_.steering == Steering::kNodeSelector && unit.planned_nodes.size() == 1) {
-    info.node_selector.emplace("kubernetes.io/hostname", unit.planned_nodes.front());
-  } else if (options_.steering != Steering::kNone) {
+  if (!unit.pinned_node.empty()) {
+    info.node_selector.emplace("kubernetes.io/hostname", unit.pinned_node);
+  } else if (options_.steering != Steering::kNone && unit.planned_nodes.size() <= kMostSteered) {
     info.preferred_nodes = unit.planned_nodes;
   }
   GroupPlan plan = PlanGroup(unit, job, workload, info.parallelism.value_or(job.GangSize()));
