@@ -275,16 +275,16 @@ class Reader {
   size_t unbound_pods_ = 0;
 };
 
-std::string_view VerdictText(engine::FitKind kind) {
-  switch (kind) {
+// The messages of the other kinds say all that the verdict does.
+std::string Summary(const engine::FitResult& fit) {
+  switch (fit.kind) {
     case engine::FitKind::kFits:
       return "fits";
     case engine::FitKind::kNotNow:
-      return "does not fit now";
     case engine::FitKind::kNever:
-      return "never fits this cluster";
+      return "does not fit: " + fit.message;
     case engine::FitKind::kUndecided:
-      return "left to the scheduler";
+      return fit.message;
   }
   return "";
 }
@@ -325,11 +325,7 @@ std::string_view VerdictName(engine::FitKind kind) {
 std::string ToText(const FitReport& report) {
   std::string out;
   for (const FitAnswer& answer : report.answers) {
-    out += answer.gang + ": " + std::string(VerdictText(answer.fit.kind));
-    if (!answer.fit.message.empty()) {
-      out += ": " + answer.fit.message;
-    }
-    out += '\n';
+    out += answer.gang + ": " + Summary(answer.fit) + '\n';
     for (size_t i = 0; i < answer.pod_sets.size(); ++i) {
       std::string nodes;
       for (const engine::PlacementSlot& slot : answer.fit.placement) {

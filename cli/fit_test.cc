@@ -93,8 +93,20 @@ TEST(FitTest, SaysWhatIsMissing) {
   EXPECT_EQ(VerdictName(report->answers[0].fit.kind), "NotNow");
   EXPECT_EQ(VerdictName(report->answers[1].fit.kind), "Never");
   EXPECT_THAT(report->answers[0].fit.message, HasSubstr("gpu"));
-  EXPECT_THAT(ToText(*report), HasSubstr("Job team/now: does not fit now: 1 of 2 pods"));
-  EXPECT_THAT(ToText(*report), HasSubstr("Job team/never: never fits this cluster: "));
+  EXPECT_THAT(ToText(*report), HasSubstr("Job team/now: does not fit: 1 of 2 pods fit now; "));
+  EXPECT_THAT(ToText(*report), HasSubstr("Job team/never: does not fit: can't ever fit "));
+}
+
+TEST(FitTest, WhatIsLeftToTheSchedulerIsNoYes) {
+  std::string job = Job("x", 2, 1);
+  job.replace(job.find(R"("containers")"), 12,
+              R"("topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
+                  "whenUnsatisfiable": "DoNotSchedule"}], "containers")");
+  const auto report = Fit(Input({Node("a", 8), job}));
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_FALSE(report->AllFit());
+  EXPECT_THAT(ToText(*report), StartsWith("Job team/x: left to the scheduler: "));
+  EXPECT_THAT(ToText(*report), HasSubstr("main (2 pods): a x 2"));
 }
 
 TEST(FitTest, PodsThatEndedHoldNothingAndTerminatingOnesDo) {
