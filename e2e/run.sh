@@ -57,17 +57,30 @@ begin=$SECONDS
 report=$(mktemp -d)
 trap 'rm -rf "$report"' EXIT
 go build -trimpath -o "$report/report" ./report
+# The module of its own with kube-scheduler in it, if a test of it is asked for.
+agreement=
+if [[ $part != unit ]] && printf 'TestSchedulerAgreement\nTestSchedulerAgreementPodRules\nTestOracle\n' | grep -Eq -- "${pattern%%/*}"; then
+  agreement=1
+fi
 case $part in
   unit) mapfile -t packages < <(go list ./... | grep -v '/suite$') ;;
   suite) packages=(./suite) ;;
   all) packages=(./...) ;;
 esac
-go test -trimpath -run '^$' "${packages[@]}" >/dev/null || true # compile; errors are shown below
+run_tests() { # GO-TEST-FLAGS…
+  local status=0
+  go test -trimpath "$@" "${packages[@]}" || status=1
+  if [[ $agreement ]]; then
+    (cd agreement && go test -trimpath "$@" .) || status=1
+  fi
+  return $status
+}
+run_tests -run '^$' >/dev/null || true # compile; errors are shown below
 echo "Compiled in $((SECONDS - begin)) s. Running '$pattern':"
 
 # An interrupt goes to go test as well; it stops the clusters, and the report still counts.
 trap : INT
 rc=0
-go test -trimpath -json -count=1 -p 1 -timeout "$timeout" -run "$pattern" "${packages[@]}" | "$report/report" "$log" || rc=1
+run_tests -json -count=1 -p 1 -timeout "$timeout" -run "$pattern" | "$report/report" "$log" || rc=1
 if ((rc == 0)); then rm -f "$log"; fi
 exit "$rc"

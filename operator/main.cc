@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started)
-// and `tutti version`. Signals are taken by one thread that only asks the manager to stop.
+// The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started),
+// `doctor`, `fit` and `version`. Signals are taken by one thread that only asks the manager to
+// stop.
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "operator/backtrace.h"
 #include "operator/config.h"
 #include "operator/doctor_command.h"
+#include "operator/fit_command.h"
 #include "operator/logging.h"
 #include "operator/manager.h"
 #include "operator/version.h"
@@ -133,6 +135,20 @@ int Main(int argc, char** argv) {
   doctor->add_option("-n,--namespace", doctor_flags.ns, "Namespace of the operator");
   doctor->add_option("-o,--output", doctor_flags.output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
+  FitFlags fit_flags;
+  CLI::App* fit = app.add_subcommand(
+      "fit",
+      "Say whether Jobs or Workloads fit a cluster now, and what is missing if not; exit "
+      "code 0: all fit, 1: some don't, 2: bad input");
+  fit->add_option(
+      "-f,--filename", fit_flags.files,
+      "YAML or JSON with Nodes, Pods, and the Jobs or Workloads to place; - is standard "
+      "input; may be repeated");
+  fit->add_option("-o,--output", fit_flags.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  fit->add_flag("--batch", fit_flags.batch,
+                "One JSON object a line on standard input, {\"id\": …, \"items\": […]}, one answer "
+                "a line");
   CLI::App* version = app.add_subcommand("version", "Print the version");
   app.require_subcommand(0, 1);
   try {
@@ -147,6 +163,9 @@ int Main(int argc, char** argv) {
   }
   if (doctor->parsed()) {
     return RunDoctor(doctor_flags);
+  }
+  if (fit->parsed()) {
+    return RunFit(fit_flags);
   }
   return RunOperator(flags);
 }

@@ -78,7 +78,6 @@ func (c *Cluster) AddNodes(ctx context.Context, spec NodeSpec) ([]string, error)
 }
 
 func (c *Cluster) addNode(ctx context.Context, name string, spec NodeSpec, capacity corev1.ResourceList) error {
-	now := metav1.Now()
 	labels := map[string]string{
 		"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
 	}
@@ -90,20 +89,27 @@ func (c *Cluster) addNode(ctx context.Context, name string, spec NodeSpec, capac
 			Phase:       corev1.NodeRunning,
 			Capacity:    capacity,
 			Allocatable: capacity,
-			Conditions: []corev1.NodeCondition{{
-				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated",
-				LastHeartbeatTime: now, LastTransitionTime: now,
-			}},
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}, {Type: corev1.NodeHostName, Address: name}},
-			NodeInfo:  corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v" + c.Minor + ".0"},
+			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}, {Type: corev1.NodeHostName, Address: name}},
+			NodeInfo:    corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v" + c.Minor + ".0"},
 		},
 	}
+	return c.CreateNode(ctx, node)
+}
+
+// CreateNode creates a node as it is given, and Ready.
+func (c *Cluster) CreateNode(ctx context.Context, node *corev1.Node) error {
+	node = node.DeepCopy()
+	now := metav1.Now()
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Simulated",
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	})
 	if _, err := c.Kube.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	// Admission taints every new node as not ready; with the node life-cycle controller off nobody
 	// else takes that away.
-	return c.SetTaints(ctx, name, spec.Taints)
+	return c.SetTaints(ctx, node.Name, node.Spec.Taints)
 }
 
 // SetTaints replaces a node's taints.

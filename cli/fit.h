@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tutti fit`: would these gangs fit this cluster, and if not, what is missing? Answers with the
+// engine's own check (engine/capacity.h) on plain Kubernetes objects, so it says what the
+// controller would decide about places; quota is not looked at. Pure: documents in, answers out.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "engine/capacity.h"
+
+namespace tutti::cli {
+
+// One document of an input: an object, or a List of objects.
+struct FitDocument {
+  std::string where;  // for messages: "cluster.yaml", "cluster.yaml, document 2"
+  Json object;
+};
+
+struct FitPodSet {
+  std::string name;
+  int32_t count = 0;
+};
+
+// The answer for one gang. Gangs are placed in the order of the input: one that fits keeps its
+// places from those behind it.
+struct FitAnswer {
+  std::string gang;  // "Job ns/name", "Workload ns/name"
+  std::vector<FitPodSet> pod_sets;
+  engine::FitResult fit;
+};
+
+struct FitReport {
+  std::vector<FitAnswer> answers;
+  // What was in the input and didn't count, one line per kind or object.
+  std::vector<std::string> notes;
+  [[nodiscard]] bool AllFit() const;
+};
+
+// Looks at Nodes, Pods, LimitRanges and RuntimeClasses, and asks for a place for
+// - every Job that has pods to start and none that is active,
+// - every Workload without an owner: its podsets are one gang.
+// Pods count against their node as in kube-scheduler: bound and not terminal, terminating ones
+// included. A namespace that is left out is "default". kInvalid names the document, the object and
+// the field; so do two objects of one kind and name, and an input without any gang.
+Result<FitReport> Fit(const std::vector<FitDocument>& documents);
+
+// "Fits", "NotNow", "Never", "Undecided".
+[[nodiscard]] std::string_view VerdictName(engine::FitKind kind);
+
+[[nodiscard]] std::string ToText(const FitReport& report);
+// {"answers": [{"gang", "verdict", "message", "pods", "placement": [{"podSet", "node", "count"}]}],
+//  "notes": […]}
+[[nodiscard]] Json ToJson(const FitReport& report);
+
+// One line of a batch: {"id": …, "items": [objects]} gives the report with the same id, or
+// {"id": …, "error": "…"}. Total.
+[[nodiscard]] Json FitLine(std::string_view line);
+
+}  // namespace tutti::cli

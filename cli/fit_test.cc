@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/fit.h"
+
+#include <initializer_list>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tutti::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Json Parsed(const std::string& text) {
+  auto json = Json::Parse(text);
+  EXPECT_TRUE(json.has_value()) << text;
+  return json ? *json : Json();
+}
+
+std::vector<FitDocument> Input(std::initializer_list<std::string> texts) {
+  std::vector<FitDocument> out;
+  for (const std::string& text : texts) {
+    out.push_back({"file.json, document " + std::to_string(out.size() + 1), Parsed(text)});
+  }
+  return out;
+}
+
+std::string Node(const std::string& name, int gpus, const std::string& spec = "{}") {
+  return R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": ")" + name +
+         R"("}, "spec": )" + spec + R"(, "status": {"allocatable": {"pods": "110", "x.y/gpu": ")" +
+         std::to_string(gpus) + R"("}}})";
+}
+
+std::string Job(const std::string& name, int pods, int gpus, const std::string& more_status = "") {
+  const std::string count = std::to_string(pods);
+  return R"({"kind": "Job", "metadata": {"name": ")" + name +
+         R"(", "namespace": "team"}, "spec": {"parallelism": )" + count + R"(, "completions": )" +
+         count +
+         R"(, "template": {"spec": {"containers": [{"name": "c", "resources": {"limits": {"x.y/gpu": )" +
+         std::to_string(gpus) + R"(}}}]}}}, "status": {)" + more_status + "}}";
+}
+
+std::string Pod(const std::string& name, const std::string& node, int gpus,
+                const std::string& phase = "Running", const std::string& metadata = "") {
+  return R"({"kind": "Pod", "metadata": {"name": ")" + name + "\"" + metadata +
+         R"(}, "spec": {"nodeName": ")" + node +
+         R"(", "containers": [{"name": "c", "resources": {"requests": {"x.y/gpu": )" +
+         std::to_string(gpus) + R"(}}}]}, "status": {"phase": ")" + phase + "\"}}";
+}
+
+std::vector<std::string> Verdicts(const std::vector<FitDocument>& documents) {
+  std::vector<std::string> out;
+  const auto report = Fit(documents);
+  EXPECT_TRUE(report.has_value()) << report.error().message;
+  if (report) {
+    for (const FitAnswer& answer : report->answers) {
+      out.push_back(answer.gang + " " + std::string(VerdictName(answer.fit.kind)));
+    }
+  }
+  return out;
+}
+
+std::string Problem(const std::vector<FitDocument>& documents) {
+  const auto report = Fit(documents);
+  EXPECT_FALSE(report.has_value());
+  return report ? "" : report.error().message;
+}
+
+TEST(FitTest, SaysWhereEachPodGoes) {
+  const auto report = Fit(Input({Node("a", 8), Node("b", 8), Job("train", 3, 4)}));
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_TRUE(report->AllFit());
+  EXPECT_EQ(ToText(*report), "Job team/train: fits\n  main (3 pods): a x 2, b\n");
+  EXPECT_EQ(ToJson(*report).Dump(),
+            R"({"answers":[{"gang":"Job team/train","verdict":"Fits","message":"","pods":3,)"
+            R"("placement":[{"podSet":"main","node":"a","count":2},)"
+            R"({"podSet":"main","node":"b","count":1}]}],"notes":[]})");
+}
+
+TEST(FitTest, AJobThatFitsKeepsItsPlacesFromThoseBehindIt) {
+  EXPECT_THAT(Verdicts(Input({Node("a", 8), Node("b", 8), Job("first", 3, 4), Job("second", 2, 4),
+                              Job("third", 1, 4)})),
+              ElementsAre("Job team/first Fits", "Job team/second NotNow", "Job team/third Fits"));
+}
+
+TEST(FitTest, SaysWhatIsMissing) {
+  const auto report =
+      Fit(Input({Node("a", 8), Pod("p", "a", 6), Job("now", 2, 2), Job("never", 2, 8)}));
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_FALSE(report->AllFit());
+  EXPECT_EQ(VerdictName(report->answers[0].fit.kind), "NotNow");
+  EXPECT_EQ(VerdictName(report->answers[1].fit.kind), "Never");
+  EXPECT_THAT(report->answers[0].fit.message, HasSubstr("gpu"));
+  EXPECT_THAT(ToText(*report), HasSubstr("Job team/now: does not fit: 1 of 2 pods fit now; "));
+  EXPECT_THAT(ToText(*report), HasSubstr("Job team/never: does not fit: can't ever fit "));
+}
+
+TEST(FitTest, WhatIsLeftToTheSchedulerIsNoYes) {
+  std::string job = Job("x", 2, 1);
+  job.replace(job.find(R"("containers")"), 12,
+              R"("topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
+                  "whenUnsatisfiable": "DoNotSchedule"}], "containers")");
+  const auto report = Fit(Input({Node("a", 8), job}));
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_FALSE(report->AllFit());
+  EXPECT_THAT(ToText(*report), StartsWith("Job team/x: left to the scheduler: "));
+  EXPECT_THAT(ToText(*report), HasSubstr("main (2 pods): a x 2"));
+}
+
+TEST(FitTest, PodsThatEndedHoldNothingAndTerminatingOnesDo) {
+  EXPECT_THAT(Verdicts(Input({Node("a", 8), Pod("p", "a", 8, "Succeeded"), Job("x", 1, 8)})),
+              ElementsAre("Job team/x Fits"));
+  EXPECT_THAT(Verdicts(Input(
+                  {Node("a", 8),
+                   Pod("p", "a", 8, "Running", R"(, "deletionTimestamp": "2026-01-01T00:00:00Z")"),
+                   Job("x", 1, 8)})),
+              ElementsAre("Job team/x NotNow"));
+}
+
+TEST(FitTest, CordonsAndTaintsKeepJobsAway) {
+  const std::string taint = R"({"taints": [{"key": "k", "effect": "NoSchedule"}]})";
+  EXPECT_THAT(Verdicts(Input({Node("a", 8, R"({"unschedulable": true})"), Node("b", 8, taint),
+                              Job("x", 1, 8)})),
+              ElementsAre("Job team/x Never"));
+}
+
+TEST(FitTest, ReadsListsAndTypedLists) {
+  const std::string typed =
+      R"({"metadata": {"name": "n"}, "status": {"allocatable": {"x.y/gpu": 1, "pods": 9}}})";
+  EXPECT_THAT(
+      Verdicts(Input({R"({"kind": "List", "items": [)" + Node("a", 8) + "," + Job("x", 1, 8) + "]}",
+                      R"({"kind": "NodeList", "items": [)" + typed + "]}"})),
+      ElementsAre("Job team/x Fits"));
+}
+
+TEST(FitTest, AWorkloadOfSeveralPodSetsIsOneGang) {
+  const std::string pod_set = R"({"name": "NAME", "count": COUNT, "template": {"spec":
+      {"containers": [{"name": "c", "resources": {"requests": {"x.y/gpu": GPUS}}}]}}})";
+  const auto part = [&](const std::string& name, const std::string& count,
+                        const std::string& gpus) {
+    std::string out = pod_set;
+    out.replace(out.find("NAME"), 4, name);
+    out.replace(out.find("COUNT"), 5, count);
+    out.replace(out.find("GPUS"), 4, gpus);
+    return out;
+  };
+  const std::string workload = R"({"kind": "Workload", "metadata": {"name": "w", "namespace": "t"},
+      "spec": {"podSets": [)" + part("leader", "1", "6") +
+                               "," + part("workers", "2", "4") + "]}}";
+  const auto report = Fit(Input({Node("a", 8), Node("b", 8), workload}));
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(ToText(*report),
+            "Workload t/w: fits\n  leader (1 pod): a\n  workers (2 pods): b x 2\n");
+  std::string owned = workload;
+  owned.replace(
+      owned.find(R"("name": "w")"), 11,
+      R"("name": "w", "ownerReferences": [{"kind": "Job", "name": "j", "controller": true}])");
+  EXPECT_THAT(Problem(Input({Node("a", 8), owned})),
+              HasSubstr("1 Workload left out: made from another object"));
+}
+
+TEST(FitTest, LimitRangesAndRuntimeClassesCount) {
+  const std::string job = R"({"kind": "Job", "metadata": {"name": "x", "namespace": "team"}, "spec":
+      {"template": {"spec": {"runtimeClassName": "vm", "containers": [{"name": "c"}]}}}})";
+  const std::string range =
+      R"({"kind": "LimitRange", "metadata": {"name": "r", "namespace": "team"},
+      "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "1"}}]}})";
+  const std::string vm = R"({"kind": "RuntimeClass", "metadata": {"name": "vm"}, "handler": "h",
+      "overhead": {"podFixed": {"cpu": "500m"}}})";
+  const auto node = [](const std::string& cpu) {
+    return R"({"kind": "Node", "metadata": {"name": "a"}, "status": {"allocatable": {"pods": 9, "cpu": ")" +
+           cpu + "\"}}}";
+  };
+  EXPECT_THAT(Verdicts(Input({node("1500m"), job, range, vm})), ElementsAre("Job team/x Fits"));
+  EXPECT_THAT(Verdicts(Input({node("1499m"), job, range, vm})), ElementsAre("Job team/x Never"));
+  const auto report = Fit(Input({node("1"), job, range}));
+  ASSERT_TRUE(report.has_value());
+  EXPECT_THAT(report->notes,
+              ElementsAre("RuntimeClass vm is not in the input: no overhead counted"));
+}
+
+TEST(FitTest, WhatDoesNotCountIsSaid) {
+  const auto report =
+      Fit(Input({Job("done", 1, 1, R"("conditions": [{"type": "Complete", "status": "True"}])"),
+                 Job("runs", 1, 1, R"("active": 1)"), Job("x", 1, 1), Pod("waits", "", 1),
+                 R"({"kind": "Service", "metadata": {"name": "s"}})"}));
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_THAT(report->notes,
+              ElementsAre("no Node in the input", "2 Jobs left out: finished, or with active pods",
+                          "1 Pod without a node left out: they may take places first",
+                          "Service is not looked at: 1 object"));
+  EXPECT_EQ(VerdictName(report->answers[0].fit.kind), "Never");
+}
+
+TEST(FitTest, BadInputNamesTheDocumentTheObjectAndTheField) {
+  EXPECT_EQ(Problem(Input({R"({"metadata": {"name": "n"}})"})),
+            "file.json, document 1: kind is missing");
+  EXPECT_EQ(Problem(Input({Node("a", 1), R"({"kind": "Pod", "metadata": {}})"})),
+            "file.json, document 2: Pod: metadata.name is missing");
+  EXPECT_EQ(Problem(Input({R"({"kind": "List", "items": [7]})"})),
+            "file.json, document 1: items[0]: must be an object");
+  EXPECT_EQ(Problem(Input({Node("a", 1), Node("a", 2)})),
+            "file.json, document 2: Node a is in the input twice");
+  EXPECT_EQ(Problem(Input({Node("a", 1)})), "no Job and no Workload to place");
+  const std::string node = R"({"kind": "Node", "metadata": {"name": "a"},
+      "status": {"allocatable": {"cpu": "lots"}}})";
+  EXPECT_THAT(Problem(Input({node})),
+              StartsWith("file.json, document 1: Node a: status.allocatable"));
+  const std::string job =
+      R"({"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec":
+      {"containers": [{"name": "c", "resources": {"requests": {"cpu": "-1"}}}]}}}})";
+  EXPECT_THAT(Problem(Input({job})), StartsWith("file.json, document 1: Job default/x: "
+                                                "spec.template.spec.containers[0].resources"));
+}
+
+TEST(FitLineTest, AnswersWithTheSameId) {
+  const Json answer =
+      FitLine(R"({"id": "seed-7", "items": [)" + Node("a", 8) + "," + Job("x", 1, 8) + "]}");
+  EXPECT_EQ(answer["id"].AsString(), "seed-7");
+  EXPECT_EQ(answer["answers"].AsArray().at(0)["verdict"].AsString(), "Fits");
+  EXPECT_FALSE(answer.Has("error"));
+}
+
+TEST(FitLineTest, SaysWhatIsWrongWithALine) {
+  EXPECT_NE(FitLine("{")["error"].AsString(), "");
+  EXPECT_EQ(FitLine(R"({"id": 3})").Dump(),
+            R"({"id":3,"error":"items: must be an array of objects"})");
+  EXPECT_EQ(FitLine(R"({"id": 3, "items": [{}]})")["error"].AsString(),
+            "items[0]: kind is missing");
+}
+
+}  // namespace
+}  // namespace tutti::cli

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// SchedulerAgreement: what Tutti says of a gang is what kube-scheduler does with it.
+//
+// Reproduce one case with TUTTI_AGREEMENT_SEED=N (and the name of the test): it is run alone and its
+// objects are written to a file that `tutti fit -f` reads.
+
+package agreement
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tutti.dev/e2e/cluster"
+	"tutti.dev/e2e/randomcase"
+)
+
+// Classes of a comparison. Only those in `wrong` fail the test.
+const (
+	agreeFits   = "both: fits"
+	agreeNo     = "both: does not fit"
+	leftPlaced  = "Tutti leaves it to the scheduler, which places all"
+	leftRefused = "Tutti leaves it to the scheduler, which refuses"
+	greedyMiss  = "Tutti: fits, and its plan is good; the scheduler's greedy choice misses it"
+	gaveUp      = "Tutti: no within the limit of its search; the scheduler finds a place"
+	wrongFits   = "WRONG: Tutti says fits, and the scheduler refuses even its plan"
+	wrongNo     = "WRONG: Tutti says no, and the scheduler places all"
+	wrongGreedy = "WRONG: equal pods without rules between pods, Tutti says fits, the scheduler places none"
+	wrongPart   = "WRONG: the scheduler bound a part of the gang"
+)
+
+func isWrong(class string) bool { return strings.HasPrefix(class, "WRONG") }
+
+func TestSchedulerAgreement(t *testing.T) { run(t, 1000, 10_000, randomcase.Options{}) }
+
+func TestSchedulerAgreementPodRules(t *testing.T) {
+	run(t, 100, 1000, randomcase.Options{PodRules: true})
+}
+
+func run(t *testing.T, short, long int, options randomcase.Options) {
+	fitter := startFitter(t)
+	count := short
+	if os.Getenv("TUTTI_E2E_LONG") != "" {
+		count = long
+	}
+	seeds := make([]uint64, count)
+	for i := range seeds {
+		seeds[i] = uint64(i) + 1
+	}
+	one := os.Getenv("TUTTI_AGREEMENT_SEED")
+	if one != "" {
+		seed, err := strconv.ParseUint(one, 10, 64)
+		if err != nil {
+			t.Fatalf("TUTTI_AGREEMENT_SEED: %v", err)
+		}
+		seeds = []uint64{seed}
+	}
+
+	begin := time.Now()
+	tally := newTally()
+	for i, seed := range seeds {
+		r, err := compare(t, fitter, seed, options)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		tally.add(r)
+		if one != "" {
+			t.Log(r.describe())
+			t.Logf("the objects are in %s", dump(t, r.c))
+		}
+		switch {
+		case isWrong(r.class) || r.class == gaveUp:
+			t.Log(r.describe())
+		case r.class == greedyMiss || r.steer == greedyMiss:
+			t.Log(r.line())
+		}
+		if isWrong(r.class) {
+			t.Errorf("seed %d: %s", seed, r.class)
+		}
+		if (i+1)%500 == 0 {
+			t.Logf("progress: %d of %d cases, %v", i+1, len(seeds), time.Since(begin).Round(time.Second))
+		}
+	}
+	t.Logf("result: %d cases in %v\n%s", len(seeds), time.Since(begin).Round(time.Second), tally)
+	if one == "" {
+		tally.checkPower(t)
+	}
+}
+
+func startFitter(t *testing.T) *randomcase.Fitter {
+	t.Helper()
+	binary, err := cluster.TuttiBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fitter, err := randomcase.StartFitter(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := fitter.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return fitter
+}
+
+// result of one seed.
+type result struct {
+	c        *randomcase.Case
+	answer   randomcase.Answer
+	plain    Outcome // the scheduler by itself
+	steered  Outcome // with the preferred nodes of Tutti's plan, if there is a plan
+	hasPlan  bool
+	boundary bool // the gang is the largest that Tutti says fits, or one more
+	class    string
+	steer    string // class of the steered run; "" without a plan
+}
+
+// line says in short where the scheduler's greedy choice misses a good plan.
+func (r *result) line() string {
+	landed := func(o Outcome) string {
+		if o.Placed() {
+			return "lands"
+		}
+		return fmt.Sprintf("misses %d of %d pods", misfits(o), r.c.Count())
+	}
+	return fmt.Sprintf("seed %d, %d pods in %d podsets: by itself the scheduler %s, steered it %s",
+		r.c.Seed, r.c.Count(), len(r.c.PodSets), landed(r.plain), landed(r.steered))
+}
+
+// misfits are the refused pods that found no node, without those that only waited for them.
+func misfits(o Outcome) int {
+	n := 0
+	for _, message := range o.Refused {
+		if strings.Contains(message, "nodes are available") {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *result) describe() string {
+	text := fmt.Sprintf("%s\n  %s\n  Tutti: %s %s", r.c, r.class, r.answer.Verdict, r.answer.Message)
+	if r.hasPlan {
+		text += fmt.Sprintf("\n  plan: %v", r.answer.Placement)
+	}
+	text += fmt.Sprintf("\n  scheduler: %d bound, %d refused; %s", len(r.plain.Nodes), len(r.plain.Refused), r.plain.FirstRefusal())
+	if r.hasPlan {
+		text += fmt.Sprintf("\n  steered: %d bound, %d refused; %s", len(r.steered.Nodes), len(r.steered.Refused), r.steered.FirstRefusal())
+	}
+	return text
+}
+
+func compare(t *testing.T, fitter *randomcase.Fitter, seed uint64, options randomcase.Options) (*result, error) {
+	r := &result{c: randomcase.Generate(seed, options)}
+	var err error
+	if r.boundary = seed%2 == 0; r.boundary {
+		err = toBoundary(fitter, r.c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r.answer, err = fitter.Ask(r.c); err != nil {
+		return nil, err
+	}
+	r.hasPlan = r.answer.Fits()
+	schedule := func(steering randomcase.Steering) (Outcome, error) {
+		name := group
+		if r.c.Count() == 1 {
+			name = "" // the controller makes no group for one pod
+		}
+		return Schedule(t.Context(), r.c.Nodes, r.c.Pods, r.c.GangPods(name, r.answer.Placement, steering))
+	}
+	if r.plain, err = schedule(randomcase.Unsteered); err != nil {
+		return nil, err
+	}
+	if !r.hasPlan {
+		r.class = classWithoutPlan(r)
+		return r, nil
+	}
+	if r.steered, err = schedule(randomcase.Preferred); err != nil {
+		return nil, err
+	}
+	var pinned *Outcome // asked for once, and only if needed
+	classOf := func(o Outcome) (string, error) {
+		switch {
+		case o.Partly():
+			return wrongPart, nil
+		case o.Placed():
+			return agreeFits, nil
+		}
+		if pinned == nil {
+			outcome, err := schedule(randomcase.Pinned)
+			if err != nil {
+				return "", err
+			}
+			pinned = &outcome
+		}
+		switch {
+		case !pinned.Placed():
+			return wrongFits, nil
+		case r.c.Mixed() || rulesBetweenPods(r.c):
+			return greedyMiss, nil
+		}
+		return wrongGreedy, nil
+	}
+	if r.class, err = classOf(r.plain); err != nil {
+		return nil, err
+	}
+	if r.steer, err = classOf(r.steered); err != nil {
+		return nil, err
+	}
+	if isWrong(r.steer) {
+		r.class = r.steer
+	}
+	return r, nil
+}
+
+func classWithoutPlan(r *result) string {
+	switch {
+	case r.plain.Partly():
+		return wrongPart
+	case !r.answer.No() && r.plain.Placed():
+		return leftPlaced
+	case !r.answer.No():
+		return leftRefused
+	case !r.plain.Placed():
+		return agreeNo
+	case strings.Contains(r.answer.Message, "within the limit of the search"):
+		return gaveUp
+	}
+	return wrongNo
+}
+
+func rulesBetweenPods(c *randomcase.Case) bool {
+	return c.Uses("pod affinity") || c.Uses("pod anti-affinity") || c.Uses("topology spread")
+}
+
+// toBoundary makes the gang the largest that Tutti says fits, or one step larger: a pod of equal pods, a
+// 32nd of each podset otherwise.
+func toBoundary(fitter *randomcase.Fitter, c *randomcase.Case) error {
+	counts := make([]int, len(c.PodSets))
+	for i, s := range c.PodSets {
+		counts[i] = int(s.Count)
+	}
+	size := func(step int) {
+		for i := range c.PodSets {
+			if c.Mixed() {
+				c.PodSets[i].Count = int32(max(counts[i]*step/32, 1))
+			} else {
+				c.PodSets[i].Count = int32(step)
+			}
+		}
+	}
+	low, high := 0, 200 // fits at low, not at high
+	for high-low > 1 {
+		middle := (low + high) / 2
+		size(middle)
+		answer, err := fitter.Ask(c)
+		if err != nil {
+			return err
+		}
+		if answer.Fits() {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	size(max(low+int(c.Seed/2%2), 1))
+	return nil
+}
+
+// dump writes the case as a List that `tutti fit -f` reads.
+func dump(t *testing.T, c *randomcase.Case) string {
+	t.Helper()
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("tutti-agreement-%d.json", c.Seed))
+	data, err := json.MarshalIndent(map[string]any{"apiVersion": "v1", "kind": "List", "items": c.Items()}, "", " ")
+	if err == nil {
+		err = os.WriteFile(path, data, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// tally counts classes over all cases and over the mixed ones, and remembers some seeds of each.
+type tally struct {
+	cases            int
+	classes          map[string]int
+	steered          map[string]int
+	mixed            map[string]int
+	boundary         map[string]int
+	examples         map[string][]uint64
+	plans, sameNodes int
+}
+
+func newTally() *tally {
+	return &tally{
+		classes: map[string]int{}, steered: map[string]int{}, mixed: map[string]int{}, boundary: map[string]int{},
+		examples: map[string][]uint64{},
+	}
+}
+
+func (y *tally) add(r *result) {
+	y.cases++
+	y.classes[r.class]++
+	if r.steer != "" {
+		y.steered[r.steer]++
+	}
+	if r.c.Mixed() {
+		y.mixed[r.class]++
+	}
+	if r.boundary {
+		y.boundary[r.class]++
+	}
+	if len(y.examples[r.class]) < 20 {
+		y.examples[r.class] = append(y.examples[r.class], r.c.Seed)
+	}
+	if r.hasPlan && r.steered.Placed() {
+		y.plans++
+		if onPlan(r) {
+			y.sameNodes++
+		}
+	}
+}
+
+// onPlan says whether the steered gang took no node outside of the plan.
+func onPlan(r *result) bool {
+	planned := map[string]bool{}
+	for _, slot := range r.answer.Placement {
+		planned[slot.Node] = true
+	}
+	for _, node := range r.steered.Nodes {
+		if !planned[node] {
+			return false
+		}
+	}
+	return true
+}
+
+func (y *tally) String() string {
+	var b strings.Builder
+	section := func(title string, counts map[string]int) {
+		fmt.Fprintf(&b, "%s\n", title)
+		classes := make([]string, 0, len(counts))
+		for class := range counts {
+			classes = append(classes, class)
+		}
+		slices.Sort(classes)
+		for _, class := range classes {
+			fmt.Fprintf(&b, "  %6d  %s\n", counts[class], class)
+		}
+	}
+	section("all, without steering:", y.classes)
+	section("those with a plan, steered by preferred node affinity:", y.steered)
+	section("of all, gangs of unlike pods:", y.mixed)
+	section("of all, gangs at Tutti's own limit or one step larger:", y.boundary)
+	fmt.Fprintf(&b, "steered gangs that landed on planned nodes only: %d of %d\n", y.sameNodes, y.plans)
+	for class, seeds := range y.examples {
+		if class != agreeFits && class != agreeNo {
+			fmt.Fprintf(&b, "seeds, %s: %v\n", class, seeds)
+		}
+	}
+	return b.String()
+}
+
+// checkPower fails the test if the cases are too easy to tell anything.
+func (y *tally) checkPower(t *testing.T) {
+	t.Helper()
+	// What is left to the scheduler counts as a yes: it is released.
+	yes := y.classes[agreeFits] + y.classes[leftPlaced] + y.classes[leftRefused]
+	if no := y.classes[agreeNo]; yes < y.cases/5 || no < y.cases/5 {
+		t.Errorf("of %d cases only %d can be placed and %d can't", y.cases, yes, no)
+	}
+}
+
+// The oracle itself: it tells a gang that fits from one that doesn't, for each reason that matters.
+func TestOracle(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, test := range []struct {
+		name   string
+		change func(c *randomcase.Case)
+		placed bool
+	}{
+		{"enough", func(*randomcase.Case) {}, true},
+		{"one too many", func(c *randomcase.Case) { c.PodSets[0].Count++ }, false},
+		{"cordoned", func(c *randomcase.Case) { c.Nodes[random.IntN(2)].Spec.Unschedulable = true }, false},
+		{"node gone", func(c *randomcase.Case) { c.Nodes = c.Nodes[1:] }, false},
+		{"ended pod", func(c *randomcase.Case) { c.Pods[0].Status.Phase = "Succeeded"; c.PodSets[0].Count++ }, true},
+		{"no such node", func(c *randomcase.Case) {
+			c.PodSets[0].Template.Spec.NodeSelector = map[string]string{"no": "such"}
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := smallCase()
+			test.change(c)
+			outcome, err := Schedule(t.Context(), c.Nodes, c.Pods, c.GangPods(group, nil, randomcase.Unsteered))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if outcome.Placed() != test.placed || outcome.Partly() {
+				t.Errorf("%d bound, %d refused: %s", len(outcome.Nodes), len(outcome.Refused), outcome.FirstRefusal())
+			}
+		})
+	}
+}
+
+// The scheduler spreads by itself; a plan of one node pulls the gang there.
+func TestOracleFollowsPreferredNodes(t *testing.T) {
+	c := smallCase()
+	c.PodSets[0].Count = 2
+	plan := []randomcase.Slot{{PodSet: "main", Node: "b", Count: 2}}
+	plain, err := Schedule(t.Context(), c.Nodes, nil, c.GangPods(group, plan, randomcase.Unsteered))
+	steered, err2 := Schedule(t.Context(), c.Nodes, nil, c.GangPods(group, plan, randomcase.Preferred))
+	pinned, err3 := Schedule(t.Context(), c.Nodes, nil, c.GangPods(group, plan, randomcase.Pinned))
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if plain.Nodes["gang-main-000"] == plain.Nodes["gang-main-001"] {
+		t.Errorf("unsteered: %v", plain.Nodes)
+	}
+	for what, nodes := range map[string]map[string]string{"steered": steered.Nodes, "pinned": pinned.Nodes} {
+		if nodes["gang-main-000"] != "b" || nodes["gang-main-001"] != "b" {
+			t.Errorf("%s: %v", what, nodes)
+		}
+	}
+}
