@@ -154,15 +154,9 @@ struct LimitRange {
 // scheduling.k8s.io PodGroup (v1alpha2 of 1.36, v1beta1 of 1.37).
 struct PodGroup {
   // One of the two names is set.
-  struct Claim {
-    std::string name;
-    std::string claim;           // resourceClaimName
-    std::string claim_template;  // resourceClaimTemplateName
-    bool operator==(const Claim&) const = default;
-  };
   ObjectMeta meta;
   int32_t min_count = 0;                 // 0 = basic policy
-  std::vector<Claim> claims;             // spec.resourceClaims
+  std::vector<PodClaim> claims;          // spec.resourceClaims
   std::vector<std::string> made_claims;  // status.resourceClaimStatuses[].name
   Conditions conditions;
 };

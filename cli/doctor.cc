@@ -301,12 +301,13 @@ Finding RightsOf(const DoctorFacts& facts) {
     out.text = facts.rights.problem.empty() ? "not asked for" : facts.rights.problem;
     return out;
   }
+  const std::string account = "ServiceAccount " + facts.rights.account;
   if (facts.rights.denied.empty()) {
-    out.text = facts.rights.account + " may do what the operator does";
+    out.text = account + " may do what the operator does";
     return out;
   }
   out.level = FindingLevel::kProblem;
-  out.text = facts.rights.account + " may not " + Join(facts.rights.denied);
+  out.text = account + " may not " + Join(facts.rights.denied);
   out.instead = "the operator does not become ready";
   out.fix = {"apply the ClusterRole and its binding of the chart"};
   return out;

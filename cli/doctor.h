@@ -23,7 +23,7 @@ struct ComponentGates {
 
 // Rights that the operator's account lacks, "watch pods"; only where they could be asked for.
 struct Rights {
-  std::string account;  // "system:serviceaccount:ns:name"; "" = not asked
+  std::string account;  // "ns/name" of the ServiceAccount; "" = not asked
   std::vector<std::string> denied;
   std::string problem;  // why they could not be asked for
 };

@@ -29,7 +29,7 @@ DoctorFacts Well() {
   facts.job_webhook = false;
   facts.resource_slices = 40;
   facts.device_classes = 2;
-  facts.rights.account = "system:serviceaccount:tutti-system:tutti-controller-manager";
+  facts.rights.account = "tutti-system/tutti-controller-manager";
   return facts;
 }
 

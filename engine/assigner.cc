@@ -51,6 +51,9 @@ class Assigner {
            const std::vector<PodSetSpec>& pod_sets, const std::vector<size_t>& start)
       : context_(context), pod_sets_(pod_sets), start_(start) {
     result_.gang.id = gang_id;
+    if (!pod_sets.empty()) {
+      result_.gang.group_claims = pod_sets.front().group_claims;
+    }
   }
 
   Assignment Run() {

@@ -24,6 +24,7 @@ struct PodSetSpec {
   int32_t count = 0;
   std::vector<std::pair<ResourceId, int64_t>> per_pod;  // not negative, without `pods`
   std::shared_ptr<const api::PodShape> shape;
+  std::vector<api::PodClaim> group_claims = {};  // of the whole workload
 };
 
 // The first of those that have a place and wait only for gangs in flight: what is released after it

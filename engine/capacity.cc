@@ -93,8 +93,8 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
     Helps(devices_.SetClaim(claim, gang, pod_set));
   }
   void RemoveResourceClaim(const api::ObjectKey& key) override { Helps(devices_.RemoveClaim(key)); }
-  DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,
-                        const api::PodShape& shape) const override;
+  DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns, const api::PodShape& shape,
+                        const std::vector<api::PodClaim>& shared) const override;
   uint64_t DeviceVersion() const override { return charge_version_; }
   void SetPod(const std::string& uid, const std::string& node,
               std::shared_ptr<const api::PodShape> shape, const std::string& gang,
@@ -558,8 +558,8 @@ Placement CapacityImpl::ToPlacement(const Gang& gang, const Query& query,
   return placement;
 }
 
-// Which devices pods in flight get is the scheduler's choice, too, and no count of places covers it:
-// gangs with devices are released one after the other.
+// Which devices pods in flight get is the scheduler's choice, too, and no count of places covers
+// it: gangs with devices are released one after the other.
 FlightResult CapacityImpl::CheckFlights(const Gang& gang) const {
   const bool devices = NeedsDevices(gang);
   FlightResult result;
@@ -599,11 +599,13 @@ bool CapacityImpl::NeedsDevices(const Gang& gang) const {
 }
 
 DeviceCharge CapacityImpl::ChargeOf(const DeviceQuota& quota, const std::string& ns,
-                                    const api::PodShape& shape) const {
+                                    const api::PodShape& shape,
+                                    const std::vector<api::PodClaim>& shared) const {
   std::vector<std::shared_ptr<const api::ClaimSpec>> specs;  // keeps what the claims point to
   std::vector<TemplateClaim> claims;
   for (const api::PodClaim& claim : shape.claims) {
-    if (claim.claim_template.empty()) {
+    if (claim.claim_template.empty() ||
+        std::find(shared.begin(), shared.end(), claim) != shared.end()) {
       continue;
     }
     specs.push_back(devices_.FindTemplate({ns, claim.claim_template}));

@@ -106,9 +106,11 @@ class Capacity {
   virtual void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
                                 const std::string& pod_set) = 0;
   virtual void RemoveResourceClaim(const api::ObjectKey& key) = 0;
-  // What the devices of one such pod cost in quota; its claims are looked up in `ns`.
+  // What the devices of one such pod cost in quota, but for the claims that it shares with its
+  // gang; claims are looked up in `ns`.
   [[nodiscard]] virtual DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,
-                                              const api::PodShape& shape) const = 0;
+                                              const api::PodShape& shape,
+                                              const std::vector<api::PodClaim>& shared) const = 0;
   // Grows when slices, device classes or claim templates change: ChargeOf may answer differently.
   [[nodiscard]] virtual uint64_t DeviceVersion() const = 0;
 

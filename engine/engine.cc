@@ -90,6 +90,9 @@ void Put(std::string& key, const api::PodShape& shape) {
 // Everything about a workload's pods that can influence a decision or its text.
 std::string ClassKey(const WorkloadInput& input) {
   std::string key;
+  for (const api::PodClaim& claim : input.group_claims) {
+    Put(key, claim.name);
+  }
   for (const PodSetInput& pod_set : input.pod_sets) {
     Put(key, pod_set.name);
     Put(key, pod_set.count);
@@ -403,7 +406,8 @@ void EngineImpl::ResolveQueue(QueueId queue) {
 std::vector<PodSetSpec> EngineImpl::Specs(const WorkloadInput& input) {
   std::vector<PodSetSpec> specs;
   for (const PodSetInput& pod_set : input.pod_sets) {
-    PodSetSpec spec{pod_set.name, std::max(0, pod_set.count), {}, pod_set.shape};
+    PodSetSpec spec{
+        pod_set.name, std::max(0, pod_set.count), {}, pod_set.shape, input.group_claims};
     for (const auto& [resource, amount] : pod_set.requests) {
       if (resource != "pods") {
         spec.per_pod.emplace_back(tables_.resources.Intern(resource), std::max<int64_t>(0, amount));
@@ -529,7 +533,7 @@ bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
   const WorkloadState& workload = Workload(id);
   capacity_->Release(workload.input.id);
   const std::vector<PodSetSpec> specs = Specs(workload.input);
-  Gang required{workload.input.id, {}};
+  Gang required{workload.input.id, {}, workload.input.group_claims};
   for (const PodSetSpec& spec : specs) {
     auto assignment = std::find_if(admission.assignments.begin(), admission.assignments.end(),
                                    [&](const auto& known) { return known.name == spec.name; });

@@ -50,6 +50,8 @@ struct WorkloadInput {
   int64_t priority = 0;
   Time queue_time = kNoTime;  // queue-order timestamp
   std::vector<PodSetInput> pod_sets;
+  // Of the pods' claims those that all pods of the gang share (its PodGroup's, KEP-5729).
+  std::vector<api::PodClaim> group_claims = {};
   // Problems found outside (limits, unreadable template): not empty = never admissible as it is.
   std::string misconfigured;
 };

@@ -288,7 +288,7 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
 
   // Pod sets whose flavors only want to be watched: same question, but no veto.
   const std::vector<PodSetSpec>& specs = *queue.pending->Class(entry.cls).pod_sets;
-  Gang wider{gang.id, {}};
+  Gang wider{gang.id, {}, gang.group_claims};
   std::vector<size_t> wider_pod_sets;
   for (size_t index = 0; index < specs.size(); ++index) {
     const std::vector<ResourceChoice>& choices = assignment.pod_sets[index];

@@ -196,7 +196,7 @@ class Collector {
 
   // Whether the operator's account may list and watch each kind that it watches, and start Jobs.
   void Rights() {
-    facts_.rights.account = "system:serviceaccount:" + ns_ + ":" + std::string(kServiceAccount);
+    facts_.rights.account = ns_ + "/" + std::string(kServiceAccount);
     using api::Kind;
     std::vector<std::pair<std::string, api::Resource>> wanted;
     for (const Kind kind :
@@ -235,13 +235,14 @@ class Collector {
     review.body = Json::Obj(
         {{"apiVersion", "authorization.k8s.io/v1"},
          {"kind", "SubjectAccessReview"},
-         {"spec", Json::Obj({{"user", facts_.rights.account},
-                             {"groups",
-                              Json::Arr({"system:serviceaccounts", "system:serviceaccounts:" + ns_,
-                                         "system:authenticated"})},
-                             {"resourceAttributes", Json::Obj({{"group", resource.group},
-                                                               {"resource", resource.plural},
-                                                               {"verb", verb}})}})}});
+         {"spec",
+          Json::Obj(
+              {{"user", "system:serviceaccount:" + ns_ + ":" + std::string(kServiceAccount)},
+               {"groups", Json::Arr({"system:serviceaccounts", "system:serviceaccounts:" + ns_,
+                                     "system:authenticated"})},
+               {"resourceAttributes", Json::Obj({{"group", resource.group},
+                                                 {"resource", resource.plural},
+                                                 {"verb", verb}})}})}});
     std::promise<Result<Json>> promise;
     client_.Do(review, [&promise](Result<Json> answer) { promise.set_value(std::move(answer)); });
     TRY_ASSIGN(const Json answer, promise.get_future().get());

@@ -184,7 +184,9 @@ class Core {
   void LinkClaim(const api::ResourceClaim& claim);
   void DevicesChanged(uint64_t version_before);
   // Adds what the pod set's devices cost to its requests, or says why that can't be told.
-  void ChargeDevices(const Unit& unit, engine::PodSetInput& pod_set, std::string& misconfigured);
+  // Claims that the gang shares cost no pod anything, as claims that exist by themselves.
+  void ChargeDevices(const Unit& unit, const std::vector<api::PodClaim>& shared,
+                     engine::PodSetInput& pod_set, std::string& misconfigured);
   void LinkClaimsOf(const std::string& pod_uid);
 
   // inputs.cc
@@ -257,7 +259,7 @@ class Core {
   GroupPlan PlanControllersGroup(Unit& unit, const api::PodGroup& theirs, int32_t needed,
                                  bool claims);
   GroupPlan AwaitClaims(Unit& unit, const api::PodGroup& group,
-                        const std::vector<api::PodGroup::Claim>& claims, GroupPlan plan);
+                        const std::vector<api::PodClaim>& claims, GroupPlan plan);
   bool HelpReplacement(Unit& unit, const api::Job& job, const api::Workload& workload,
                        const api::Pod* unplaced, int32_t live);
   [[nodiscard]] std::vector<api::WriteRequest> DeleteGroups(const std::string& job_uid) const;

@@ -23,6 +23,7 @@ class CoreHandoverTest : public ::testing::Test {
  protected:
   static Options TestOptions() {
     Options options;
+    options.reject_claims_without_quota = false;
     options.gang_api = GangApi::kV1Alpha2;
     options.managed_namespaces.present = true;
     return options;

@@ -30,29 +30,24 @@ void Core::DevicesChanged(uint64_t version_before) {
   }
 }
 
-void Core::ChargeDevices(const Unit& unit, engine::PodSetInput& pod_set,
-                         std::string& misconfigured) {
+void Core::ChargeDevices(const Unit& unit, const std::vector<api::PodClaim>& shared,
+                         engine::PodSetInput& pod_set, std::string& misconfigured) {
   const api::PodShape& shape = *pod_set.shape;
   if (shape.claims.empty() && shape.container_resources.empty()) {
     return;
   }
   units_with_devices_.insert(unit.key);
-  if (!options_.devices) {
-    if (!shape.claims.empty() && misconfigured.empty()) {
-      misconfigured = "resourceClaims: the cluster doesn't serve resource.k8s.io/v1";
-    }
-    return;
-  }
-  if (!options_.device_quota) {
+  if (!options_.devices || !options_.device_quota) {
     if (options_.reject_claims_without_quota && !shape.claims.empty() && misconfigured.empty()) {
-      misconfigured =
-          "resourceClaims: device claims are not counted here (feature gate "
-          "KueueDRAIntegration is off), so no queue may admit them";
+      misconfigured = std::string("resourceClaims: devices can't be counted here (") +
+                      (options_.devices ? "feature gate KueueDRAIntegration is off"
+                                        : "the cluster doesn't serve resource.k8s.io/v1") +
+                      "), so no queue admits them";
     }
     return;
   }
   const engine::DeviceCharge charge =
-      engine_->capacity().ChargeOf(device_quota_, unit.key.ns, shape);
+      engine_->capacity().ChargeOf(device_quota_, unit.key.ns, shape, shared);
   if (!charge.problem.empty()) {
     if (misconfigured.empty()) {
       misconfigured = charge.problem;

@@ -10,7 +10,7 @@ namespace {
 
 api::WriteRequest Create(GangApi version, const api::Job& job, const std::string& name, Json policy,
                          const std::string& priority_class,
-                         const std::vector<api::PodGroup::Claim>& claims = {}) {
+                         const std::vector<api::PodClaim>& claims = {}) {
   api::WriteRequest write;
   write.verb = api::Verb::kCreate;
   write.resource = PodGroupResource(version);
@@ -24,7 +24,7 @@ api::WriteRequest Create(GangApi version, const api::Job& job, const std::string
   }
   if (!claims.empty()) {
     Json list = Json::Arr();
-    for (const api::PodGroup::Claim& claim : claims) {
+    for (const api::PodClaim& claim : claims) {
       Json entry = Json::Obj({{"name", claim.name}});
       if (!claim.claim.empty()) {
         entry.Set("resourceClaimName", claim.claim);
@@ -57,7 +57,7 @@ api::Resource PodGroupResource(GangApi version) {
 
 api::WriteRequest CreateGroup(GangApi version, const api::Job& job, const std::string& name,
                               int32_t min_count, const std::string& priority_class,
-                              const std::vector<api::PodGroup::Claim>& claims) {
+                              const std::vector<api::PodClaim>& claims) {
   return Create(version, job, name, Json::Obj({{"gang", Json::Obj({{"minCount", min_count}})}}),
                 priority_class, claims);
 }

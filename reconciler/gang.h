@@ -20,7 +20,7 @@ namespace tutti::reconciler {
 [[nodiscard]] api::WriteRequest CreateGroup(GangApi version, const api::Job& job,
                                             const std::string& name, int32_t min_count,
                                             const std::string& priority_class,
-                                            const std::vector<api::PodGroup::Claim>& claims = {});
+                                            const std::vector<api::PodClaim>& claims = {});
 [[nodiscard]] api::WriteRequest DeleteGroup(GangApi version, const api::PodGroup& group);
 // The group's finalizer cleared: for a group whose controller does not do it.
 [[nodiscard]] api::WriteRequest StripGroup(GangApi version, const api::ObjectKey& key);

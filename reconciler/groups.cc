@@ -174,14 +174,14 @@ Core::GroupPlan Core::PlanGroup(Unit& unit, const api::Job& job, const api::Work
 }
 
 Core::GroupPlan Core::AwaitClaims(Unit& unit, const api::PodGroup& group,
-                                  const std::vector<api::PodGroup::Claim>& claims, GroupPlan plan) {
+                                  const std::vector<api::PodClaim>& claims, GroupPlan plan) {
   if (group.claims.empty()) {
     return plan.Refuse(
         "metadata.annotations[tutti.dev/gang-claims]: kube-apiserver stores PodGroups without "
         "their resourceClaims: the feature gate DRAWorkloadResourceClaims is off");
   }
   bool complete = true;
-  for (const api::PodGroup::Claim& claim : claims) {
+  for (const api::PodClaim& claim : claims) {
     if (claim.claim.empty()) {
       const auto& made = group.made_claims;
       if (std::find(made.begin(), made.end(), claim.name) == made.end()) {

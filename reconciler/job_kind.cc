@@ -299,10 +299,10 @@ std::string GroupLabelOf(const api::Job& job) {
   return parsed ? (*parsed)["metadata"]["labels"][names::kPodGroupLabel].AsString() : "";
 }
 
-Result<std::vector<api::PodGroup::Claim>> GangClaimsOf(const api::Job& job) {
+Result<std::vector<api::PodClaim>> GangClaimsOf(const api::Job& job) {
   constexpr std::string_view kWhere = "metadata.annotations[tutti.dev/gang-claims]: ";
   constexpr size_t kMaxClaims = 4;
-  std::vector<api::PodGroup::Claim> shared;
+  std::vector<api::PodClaim> shared;
   std::string_view text = job.meta.Annotation(names::kGangClaimsAnnotation);
   if (text.empty()) {
     return shared;

@@ -64,6 +64,6 @@ Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& w
 // the annotation tutti.dev/gang-claims (comma-separated), in the template's order. At most 4 (API
 // doc of PodGroup). kInvalid with the field when a name is unknown, or when a claim of a single pod
 // comes after a shared one (kube-scheduler 1.36 and 1.37 would swap their devices).
-Result<std::vector<api::PodGroup::Claim>> GangClaimsOf(const api::Job& job);
+Result<std::vector<api::PodClaim>> GangClaimsOf(const api::Job& job);
 
 }  // namespace tutti::reconciler

@@ -744,6 +744,11 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
   if (input.misconfigured.empty() && owner != nullptr) {
     input.misconfigured = GroupProblem(unit, *owner);
   }
+  if (owner != nullptr) {
+    if (auto shared = GangClaimsOf(*owner)) {
+      input.group_claims = std::move(*shared);
+    }
+  }
   for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
     const api::PodSet& spec = workload.pod_sets[i];
     engine::PodSetInput pod_set;
@@ -768,7 +773,7 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
       }
     }
     pod_set.requests = pod_set.shape->requests;
-    ChargeDevices(unit, pod_set, input.misconfigured);
+    ChargeDevices(unit, input.group_claims, pod_set, input.misconfigured);
     input.pod_sets.push_back(std::move(pod_set));
   }
   return input;

@@ -28,7 +28,7 @@ struct JobSpec {
   int64_t gpus = 0;
   Duration runs_for = std::chrono::seconds(5);
   std::string priority_class = "";
-  std::string preset_group = "";    // spec.template.spec.schedulingGroup.podGroupName
+  std::string preset_group = "";  // spec.template.spec.schedulingGroup.podGroupName
   bool indexed = false;
   std::string claims = "";          // spec.template.spec.resourceClaims, a JSON array
   std::string gang_claims = "";     // annotation tutti.dev/gang-claims
