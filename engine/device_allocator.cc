@@ -3,6 +3,7 @@
 #include "engine/device_allocator.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <utility>
@@ -67,7 +68,7 @@ class Search {
         view_(inventory.ViewOf(node)),
         counters_(view_.pools.size()) {}
 
-  Allocation Run(int64_t& steps) {
+  Allocation Run(int64_t& steps, bool with_selectors) {
     Allocation out;
     budget_ = std::min(steps, kStepsPerPod);
     const int64_t before = budget_;
@@ -75,7 +76,7 @@ class Search {
     steps -= before - std::max<int64_t>(0, budget_);
     if (found) {
       out.end = AllocationEnd::kDone;
-      Collect(out);
+      Collect(out, with_selectors);
     } else {
       out.end = end_;
       out.message = std::move(message_);
@@ -94,14 +95,12 @@ class Search {
       return Stop(AllocationEnd::kGaveUp, "");
     constraints_.resize(claims_.size());
     devices_in_claim_.resize(claims_.size());
-    all_.resize(claims_.size());
+    int64_t least_in_all = 0;
     for (size_t c = 0; c < claims_.size(); ++c) {
       int64_t least = 0;
-      all_[c].resize(claims_[c]->requests.size());
       for (size_t r = 0; r < claims_[c]->requests.size(); ++r) {
         const CompiledRequest& request = claims_[c]->requests[r];
         int64_t fewest = std::numeric_limits<int64_t>::max();
-        all_[c][r].resize(request.alternatives.size());
         for (size_t a = 0; a < request.alternatives.size(); ++a) {
           if (request.alternatives[a].all && !FindAll({c, r, a, 0}))
             return false;
@@ -115,12 +114,14 @@ class Search {
                                                  " devices; a claim can have at most " +
                                                  std::to_string(api::kMaxDevicesPerClaim));
       }
+      least_in_all += least;
       for (const api::DeviceConstraint& constraint : claims_[c]->spec->constraints) {
         const bool match = !constraint.match_attribute.empty();
         constraints_[c].push_back(
             {match ? &constraint.match_attribute : &constraint.distinct_attribute, !match, {}});
       }
     }
+    picks_.reserve(static_cast<size_t>(least_in_all));
     return true;
   }
 
@@ -132,7 +133,7 @@ class Search {
     };
     if (const std::string far = inventory_.FarProblem(node_); !far.empty())
       return refuse(far);
-    std::vector<Candidate>& all = all_[at.claim][at.request][at.alternative];
+    std::vector<Candidate>& all = all_[{at.claim, at.request, at.alternative}];
     for (size_t p = 0; p < view_.pools.size(); ++p) {
       const PoolView& pool = view_.pools[p];
       if (pool.incomplete)
@@ -191,7 +192,7 @@ class Search {
 
   // The order among "all" devices doesn't matter, so there is nothing else to try.
   Step TakeOneOfAll(const Position& at, bool in_list) {
-    const Candidate& candidate = all_[at.claim][at.request][at.alternative][at.device];
+    const Candidate& candidate = all_[{at.claim, at.request, at.alternative}][at.device];
     bool constraint_failed = false;
     if (!Take(at, candidate, constraint_failed)) {
       if (!constraint_failed)
@@ -393,8 +394,10 @@ class Search {
 
   // --- the result
 
-  void Collect(Allocation& out) const {
+  void Collect(Allocation& out, bool with_selectors) const {
     out.claims.resize(claims_.size());
+    for (size_t c = 0; c < claims_.size(); ++c)
+      out.claims[c].devices.reserve(static_cast<size_t>(devices_in_claim_[c]));
     for (const Pick& pick : picks_) {
       PickedDevice device;
       device.place = pick.place;
@@ -405,7 +408,8 @@ class Search {
       out.claims[pick.claim].devices.push_back(std::move(device));
     }
     for (AllocatedClaim& claim : out.claims) {
-      claim.node_selector = SelectorOf(claim);
+      if (with_selectors)
+        claim.node_selector = SelectorOf(claim);
       claim.must_be_bound =
           std::any_of(claim.devices.begin(), claim.devices.end(), [&](const PickedDevice& device) {
             return !inventory_.At(device.place).device->binding_conditions.empty();
@@ -453,8 +457,9 @@ class Search {
   }
   [[nodiscard]] int64_t CountOf(const Position& at) const {
     const DeviceAlternative& alternative = AlternativeAt(at);
-    return alternative.all ? static_cast<int64_t>(all_[at.claim][at.request][at.alternative].size())
-                           : alternative.count;
+    if (!alternative.all)
+      return alternative.count;
+    return static_cast<int64_t>(all_.at({at.claim, at.request, at.alternative}).size());
   }
   [[nodiscard]] std::string Label(const Position& at) const {
     return claims_[at.claim]->label + ": request " + AlternativeAt(at).label;
@@ -481,8 +486,7 @@ class Search {
   std::vector<std::optional<std::vector<api::Quantity>>> counters_;  // left, by pool of the view
   std::vector<std::vector<ConstraintState>> constraints_;            // by claim
   std::vector<int64_t> devices_in_claim_;
-  std::vector<std::vector<std::vector<std::vector<Candidate>>>>
-      all_;  // claim, request, alternative
+  std::map<std::array<size_t, 3>, std::vector<Candidate>> all_;  // claim, request, alternative
   std::vector<Pick> picks_;
   mutable Capacities picked_capacity_;
   int64_t budget_ = 0;
@@ -529,8 +533,8 @@ std::vector<api::Quantity> CountersLeft(const DeviceInventory& inventory, const 
 
 Allocation AllocateDevices(const DeviceInventory& inventory, const DeviceBook& book,
                            const std::string& node, const std::vector<const CompiledClaim*>& claims,
-                           int64_t& steps) {
-  return Search(inventory, book, node, claims).Run(steps);
+                           int64_t& steps, bool with_selectors) {
+  return Search(inventory, book, node, claims).Run(steps, with_selectors);
 }
 
 }  // namespace tutti::engine

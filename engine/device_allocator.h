@@ -53,11 +53,12 @@ inline constexpr int64_t kStepsPerPod = 100'000;
 inline constexpr size_t kMaxClaimsToAllocate = 32;
 
 // `claims` in the pod's order, only those that are to be allocated. `book` is what is taken.
-// `steps` is reduced by the steps taken, at most kStepsPerPod.
+// `steps` is reduced by the steps taken, at most kStepsPerPod. Without `with_selectors` the claims'
+// node selectors are left out (to count pods, they aren't needed).
 [[nodiscard]] Allocation AllocateDevices(const DeviceInventory& inventory, const DeviceBook& book,
                                          const std::string& node,
                                          const std::vector<const CompiledClaim*>& claims,
-                                         int64_t& steps);
+                                         int64_t& steps, bool with_selectors = true);
 
 // Whether a taint keeps the request away: NoSchedule and NoExecute that it doesn't tolerate.
 [[nodiscard]] bool TaintBlocks(const api::Device& device, const api::ExactRequest& request);

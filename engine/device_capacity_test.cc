@@ -321,6 +321,42 @@ TEST_F(DeviceCapacityTest, AClaimThatEndsInAnErrorIsInvalidAndSaysWhere) {
                         "device gpu.example.com/n1/gpu-0: "));
 }
 
+// KAI-Scheduler#1217: pods with 4 GPUs and a channel claim each stay unschedulable on an idle rack
+// after a while.
+TEST_F(DeviceCapacityTest, AGangWithTwoClaimsPerPodFitsOnAnIdleRackAlsoAfterMuchChurn) {
+  capacity_->SetDeviceClass(MakeClass("channel", {"device.driver == \"channel.example.com\""}));
+  Template("four-gpus", MakeClaim({Exact("gpu", 4)}));
+  Template("channel", MakeClaim({Exact("channel", 1, "channel")}));
+  for (int n = 0; n < 18; ++n) {
+    const std::string name = "n" + std::to_string(100 + n);
+    Node(name, 4);
+    Slice(MakeSlice(name + "-channels", name, {MakeDevice("channel-0", {}, "channel.example.com")},
+                    "channel.example.com"));
+  }
+  const Gang gang = Pods(16, {"four-gpus", "channel"});
+  for (int round = 0; round < 50; ++round) {
+    const FitResult result = Reserve(gang);
+    int number = 0;
+    for (const PlacementSlot& slot : result.placement) {
+      api::ResourceClaim claim = Allocated("c" + std::to_string(number++), slot.node,
+                                           {"gpu-0", "gpu-1", "gpu-2", "gpu-3"}, "four-gpus");
+      // Every third pod never gets as far.
+      if (round % 2 == 0 || number % 3 != 0)
+        capacity_->SetResourceClaim(claim, "ns/train", "main");
+    }
+    EXPECT_EQ(Check(Pods(3, {"four-gpus"}, "ns/b")).kind, FitKind::kNotNow);
+    EXPECT_EQ(Check(Pods(2, {"four-gpus"}, "ns/b")).kind, FitKind::kFits);
+    capacity_->Release("ns/train");
+    for (int i = 0; i < number; ++i)
+      capacity_->RemoveResourceClaim({"ns", "c" + std::to_string(i)});
+    Slice(Gpus("n105", 4));
+    auto republished = Gpus("n106", 4);
+    republished.generation = round + 2;
+    Slice(republished);
+  }
+  EXPECT_EQ(Check(Pods(18, {"four-gpus", "channel"})).kind, FitKind::kFits);
+}
+
 // --- shared claims
 
 TEST_F(DeviceCapacityTest, ASharedClaimOfLocalDevicesKeepsAllItsPodsOnOneNode) {

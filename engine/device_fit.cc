@@ -181,7 +181,7 @@ const CompiledClaim* GangDevices::ExtendedClaim(size_t kind, const DeviceBins& b
 class DeviceSearcher {
  public:
   DeviceSearcher(const GangDevices& gang, const DeviceBins& bins, DeviceBook& book, bool empty)
-      : gang_(gang), bins_(bins), trial_(book), shared_(gang.shared_.size()) {
+      : gang_(gang), bins_(bins), empty_(empty), trial_(book), shared_(gang.shared_.size()) {
     for (size_t s = 0; s < shared_.size(); ++s) {
       const GangDevices::SharedClaim& claim = gang.shared_[s];
       // On the empty cluster the claim is not allocated either.
@@ -256,9 +256,9 @@ class DeviceSearcher {
   }
 
   // Nothing when this node can't serve the pod now; sets out_.problem when none ever should.
-  std::optional<Allocation> Allocate(size_t bin, const Wanted& wanted) {
+  std::optional<Allocation> Allocate(size_t bin, const Wanted& wanted, bool with_selectors) {
     Allocation found = AllocateDevices(gang_.ledger_.inventory(), trial_.book(), bins_.Name(bin),
-                                       wanted.claims, steps_);
+                                       wanted.claims, steps_, with_selectors);
     switch (found.end) {
       case AllocationEnd::kDone:
         return found;
@@ -286,7 +286,8 @@ class DeviceSearcher {
       return count;
     }
     for (int64_t done = 0; done < count; ++done) {
-      const std::optional<Allocation> found = Allocate(bin, wanted);
+      const std::optional<Allocation> found =
+          Allocate(bin, wanted, /*with_selectors=*/pods != nullptr);
       if (!found)
         return done;
       size_t taken = 0;
@@ -309,19 +310,57 @@ class DeviceSearcher {
     return count;
   }
 
+  // Pods of a kind that a node can serve, at most `limit`.
+  int64_t Count(size_t kind, size_t bin, int64_t limit) {
+    const size_t mark = trial_.Mark();
+    const int64_t count = Serve(kind, bin, limit, nullptr);
+    trial_.Rollback(mark);
+    return count;
+  }
+
+  // What is known of pods that have their own claims only: these depend on nothing but the node.
+  // Null when other things count.
+  std::vector<ServedCount>* MemoryOf(size_t kind, size_t bins) const {
+    const GangDevices::Kind& pods = gang_.kinds_[kind];
+    if (!pods.resources.empty() || trial_.Mark() > 0)
+      return nullptr;
+    std::vector<std::shared_ptr<const api::ClaimSpec>> claims;
+    for (const GangDevices::ClaimUse& use : pods.uses) {
+      if (use.shared >= 0)
+        return nullptr;
+      claims.push_back(use.claim->spec);
+    }
+    return &gang_.ledger_.ServedCounts(claims, empty_, bins);
+  }
+
+  int64_t CountFromMemory(size_t kind, size_t bin, int64_t limit, ServedCount& known) {
+    const uint64_t stamp =
+        gang_.ledger_.StampOf(gang_.ledger_.inventory().ViewOf(bins_.Name(bin)), empty_);
+    if (known.stamp == stamp && (known.all || known.pods >= limit))
+      return std::min(known.pods, limit);
+    const bool gave_up_before = std::exchange(gave_up_, false);
+    const int64_t count = Count(kind, bin, limit);
+    // Not what the budget cut short, nor what ended in a problem.
+    if (out_.problem.empty() && !gave_up_)
+      known = {stamp, count, count < limit};
+    gave_up_ |= gave_up_before;
+    return count;
+  }
+
   // Everything shared has its place: counts per node, searches, and tries the result out.
   SearchResult Leaf(FitProblem& problem) {
     const size_t kinds = problem.kinds.size();
     for (size_t k = 0; k < kinds; ++k) {
       if (!gang_.kinds_[k].Needs())
         continue;
+      std::vector<ServedCount>* memory = MemoryOf(k, problem.bins);
       for (size_t bin = 0; bin < problem.bins; ++bin) {
         int64_t& cap = problem.cap[bin * kinds + k];
         if (cap == 0)
           continue;
-        const size_t mark = trial_.Mark();
-        cap = Allowed(k, problem, bin) ? Serve(k, bin, cap, nullptr) : 0;
-        trial_.Rollback(mark);
+        cap = memory != nullptr          ? CountFromMemory(k, bin, cap, (*memory)[bin])
+              : Allowed(k, problem, bin) ? Count(k, bin, cap)
+                                         : 0;
         if (!out_.problem.empty())
           return Nothing(problem);
       }
@@ -503,7 +542,7 @@ class DeviceSearcher {
       if (problem.Cap(bin, kind) == 0 || !Allowed(kind, problem, bin))
         continue;
       const Wanted wanted = WantedBy(kind, bin);
-      const std::optional<Allocation> first = Allocate(bin, wanted);
+      const std::optional<Allocation> first = Allocate(bin, wanted, /*with_selectors=*/true);
       if (!out_.problem.empty())
         return Nothing(problem);
       if (!first)
@@ -582,6 +621,7 @@ class DeviceSearcher {
 
   const GangDevices& gang_;
   const DeviceBins& bins_;
+  const bool empty_;
   DeviceTrial trial_;
   std::vector<SharedState> shared_;
   int64_t steps_ = kStepsPerGang;

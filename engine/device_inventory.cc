@@ -355,8 +355,11 @@ NodeView DeviceInventory::BuildView(const std::string& node) const {
 
 const NodeView& DeviceInventory::ViewOf(const std::string& node) const {
   const auto known = views_.find(node);
-  return known != views_.end() ? known->second
-                               : views_.emplace(node, BuildView(node)).first->second;
+  if (known != views_.end())
+    return known->second;
+  NodeView& view = views_.emplace(node, BuildView(node)).first->second;
+  view.serial = ++last_serial_;
+  return view;
 }
 
 // --- classes

@@ -75,6 +75,7 @@ struct PoolView {
 
 struct NodeView {
   std::vector<PoolView> pools;  // in the order in which they are tried
+  uint64_t serial = 0;          // no other view ever has the same
 };
 
 enum class Selection : uint8_t { kUnknown, kMatches, kDiffers, kError };
@@ -178,6 +179,7 @@ class DeviceInventory {
   size_t id_limit_ = 0;
 
   mutable std::map<std::string, NodeView> views_;
+  mutable uint64_t last_serial_ = 0;
   mutable std::map<std::string, int32_t> selector_ids_;
   mutable std::vector<SelectorState> selectors_;
 };

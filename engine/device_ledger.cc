@@ -42,11 +42,13 @@ bool DeviceLedger::RemoveSlice(const std::string& name) {
 }
 
 bool DeviceLedger::SetClass(const api::DeviceClass& device_class) {
+  served_.clear();
   inventory_.TrimSelectors(1024);
   return inventory_.SetClass(device_class);
 }
 
 bool DeviceLedger::RemoveClass(const std::string& name) {
+  served_.clear();
   // Another class may now stand for an extended resource.
   return inventory_.RemoveClass(name);
 }
@@ -78,15 +80,25 @@ std::shared_ptr<const api::ClaimSpec> DeviceLedger::FindTemplate(const api::Obje
 // --- claims
 // ---------------------------------------------------------------------------------------------
 
+void DeviceLedger::Touch(int32_t id) {
+  const auto index = static_cast<size_t>(id);
+  if (index >= touched_.size())
+    touched_.resize(index + 1, 0);
+  ++touched_[index];
+}
+
 void DeviceLedger::Take(const DeviceUses& uses) {
-  for (const DeviceUse& use : uses)
+  for (const DeviceUse& use : uses) {
     book_.Take(use);
+    Touch(use.id);
+  }
   holders_stale_ = true;
 }
 
 void DeviceLedger::Give(const DeviceUses& uses) {
   for (const DeviceUse& use : uses) {
     book_.Give(use);
+    Touch(use.id);
     inventory_.ReleaseId(use.id);
   }
   holders_stale_ = true;
@@ -121,12 +133,15 @@ bool DeviceLedger::SetClaim(const api::ResourceClaim& claim, const std::string& 
     record.uses = UsesOf(*claim.allocation);
   }
   const auto it = claims_.find(key);
-  ClaimRecord old;
-  if (it != claims_.end())
-    old = std::move(it->second);
+  const ClaimRecord old = it == claims_.end() ? ClaimRecord() : it->second;
   record.spec = old.spec != nullptr && *old.spec == claim.spec
                     ? old.spec
                     : std::make_shared<const api::ClaimSpec>(claim.spec);
+  if (it != claims_.end() && record == old) {
+    for (const DeviceUse& use : record.uses)
+      inventory_.ReleaseId(use.id);
+    return false;
+  }
   // Claims that gangs name may be what they wait for; devices that are free again are, too.
   const bool helps = it == claims_.end() || (old.allocated && record.uses != old.uses) ||
                      old.allocated != record.allocated || record.consumers < old.consumers ||
@@ -276,6 +291,43 @@ const std::map<int32_t, std::vector<std::string>>& DeviceLedger::Holders() const
     holders_stale_ = false;
   }
   return holders_;
+}
+
+// --- memory of counts
+// -----------------------------------------------------------------------------------
+
+std::vector<ServedCount>& DeviceLedger::ServedCounts(
+    const std::vector<std::shared_ptr<const api::ClaimSpec>>& claims, bool empty,
+    size_t nodes) const {
+  constexpr size_t kMaxKinds = 256;
+  if (served_.size() >= kMaxKinds)
+    served_.clear();
+  std::vector<ServedCount>& counts = served_[{claims, empty}];
+  if (counts.size() != nodes)
+    counts.assign(nodes, ServedCount{});
+  return counts;
+}
+
+uint64_t DeviceLedger::StampOf(const NodeView& view, bool empty) const {
+  // Apart, so that a view with fewer devices can't make up for its newer serial.
+  uint64_t stamp = view.serial << 32U;
+  if (empty)
+    return stamp;
+  const auto add = [&](int32_t place) {
+    const auto id = static_cast<size_t>(inventory_.At(place).id);
+    stamp += id < touched_.size() ? touched_[id] : 0;
+  };
+  for (const PoolView& pool : view.pools) {
+    // Devices of other nodes matter for the counters that they take.
+    if (pool.generation != nullptr && !pool.generation->counters.empty()) {
+      for (const int32_t place : pool.generation->devices)
+        add(place);
+      continue;
+    }
+    for (const PoolView::Device& device : pool.devices)
+      add(device.place);
+  }
+  return stamp;
 }
 
 // --- self-check

@@ -52,6 +52,14 @@ struct ClaimRecord {
   std::string gang;      // "" = of no known gang
   std::string pod_set;
   std::string pod_claim;  // the pod's name for it, "" = it wasn't made for a pod
+  bool operator==(const ClaimRecord&) const = default;
+};
+
+// How many alike pods a node can serve one after another, as far as it was tried.
+struct ServedCount {
+  uint64_t stamp = 0;  // of the node's devices when it was counted; 0: never
+  int64_t pods = 0;
+  bool all = false;  // it can't serve more
 };
 
 class DeviceLedger {
@@ -72,7 +80,10 @@ class DeviceLedger {
   bool SetClaim(const api::ResourceClaim& claim, const std::string& gang,
                 const std::string& pod_set);
   bool RemoveClaim(const api::ObjectKey& key);
-  void NodeChanged(const std::string& node) { inventory_.NodeChanged(node); }
+  void NodeChanged(const std::string& node) {
+    inventory_.NodeChanged(node);
+    served_.clear();
+  }
 
   // Replaces what the gang was promised.
   bool Reserve(const std::string& gang, std::vector<PodPromise> pods);
@@ -94,9 +105,19 @@ class DeviceLedger {
   // Valid until the next change.
   [[nodiscard]] const std::map<int32_t, std::vector<std::string>>& Holders() const;
 
+  // Memory of counts for pods with these claims, by node of a search; the caller keeps it right by
+  // comparing stamps. Nodes must be numbered in the same way for as long as none comes or goes.
+  [[nodiscard]] std::vector<ServedCount>& ServedCounts(
+      const std::vector<std::shared_ptr<const api::ClaimSpec>>& claims, bool empty,
+      size_t nodes) const;
+  // Changes whenever something about the devices that the node sees changes, or (unless `empty`)
+  // about who has them.
+  [[nodiscard]] uint64_t StampOf(const NodeView& view, bool empty) const;
+
   [[nodiscard]] std::string SanityCheck() const;
 
  private:
+  void Touch(int32_t id);
   void Take(const DeviceUses& uses);
   void Give(const DeviceUses& uses);
   DeviceUses UsesOf(const api::ClaimAllocation& allocation);
@@ -107,6 +128,10 @@ class DeviceLedger {
   std::map<api::ObjectKey, ClaimRecord> claims_;
   std::map<api::ObjectKey, std::shared_ptr<const api::ClaimSpec>> templates_;
   std::map<std::string, std::vector<PodPromise>> promises_;  // by gang; pods with open claims
+
+  using ServedKey = std::pair<std::vector<std::shared_ptr<const api::ClaimSpec>>, bool>;
+  mutable std::map<ServedKey, std::vector<ServedCount>> served_;  // keys compare as pointers
+  std::vector<uint64_t> touched_;  // by id of a device: times that its use changed
 
   mutable bool holders_stale_ = false;
   mutable std::map<int32_t, std::vector<std::string>> holders_;
