@@ -225,6 +225,9 @@ class Formatter {
       out += number < 0 ? "-\xE2\x88\x9E" : "\xE2\x88\x9E";
       return true;
     }
+    if (number == 0) {
+      number = 0;  // no sign
+    }
     if (clause.verb == 'f') {
       std::string text = Printed("%.*f", clause.precision, number);
       const size_t begin = text.starts_with('-') ? 1 : 0;

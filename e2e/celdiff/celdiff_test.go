@@ -256,6 +256,9 @@ func TestRandomExpressionsAgreeWithKubernetes(t *testing.T) {
 
 // isKnown recognises differences that docs/devices.md lists.
 func isKnown(q request, want, got answer) bool {
+	if strings.Contains(got.Compile, "messages can't be made here") {
+		return true
+	}
 	for _, r := range got.Results {
 		if strings.Contains(r.Message, "time zones by name") {
 			return true
