@@ -208,7 +208,7 @@ class Formatter {
     return false;
   }
 
-  // Numbers as en-US writes them: 1,234.50 and 1.23 × 10⁰³ (with narrow no-break spaces).
+  // Numbers as en-US writes them: 1,234.50 and 1.230000×10⁰³.
   static bool Number(const Clause& clause, const Value& value, std::string& out) {
     double number = value.number;
     if (value.kind == Kind::kString &&
@@ -237,21 +237,23 @@ class Formatter {
       out += text;
       return true;
     }
-    const std::string text = Printed("%.*e", clause.precision, number);
+    // The library takes the precision for a width; there are six digits behind the point always.
+    const std::string text = Printed("%.*e", kDefaultPrecision, number);
     const size_t e = text.find('e');
-    out += text.substr(0, e) +
-           "\xE2\x80\xAF\xC3\x97\xE2\x80\xAF"
-           "10";
+    std::string printed = text.substr(0, e) + "\xC3\x97" + "10";
     static constexpr std::array<std::string_view, 10> kRaised = {
         "\xE2\x81\xB0", "\xC2\xB9",     "\xC2\xB2",     "\xC2\xB3",     "\xE2\x81\xB4",
         "\xE2\x81\xB5", "\xE2\x81\xB6", "\xE2\x81\xB7", "\xE2\x81\xB8", "\xE2\x81\xB9"};
     for (const char c : text.substr(e + 1)) {
       if (c == '-') {
-        out += "\xE2\x81\xBB";
+        printed += "\xE2\x81\xBB";
       } else if (c != '+') {
-        out += kRaised[static_cast<size_t>(c - '0')];
+        printed += kRaised[static_cast<size_t>(c - '0')];
       }
     }
+    const size_t width = RuneCount(printed);
+    const auto wanted = static_cast<size_t>(clause.precision);
+    out += std::string(wanted > width ? wanted - width : 0, ' ') + printed;
     return true;
   }
 

@@ -64,22 +64,18 @@ class Parser {
   }
 
  private:
-  // Counts how deep a rule of the grammar is in itself; each turn of a left-recursive rule counts.
-  class Depth {
+  // Counts how deep expressions are nested in each other: what the parser's own recursion depends
+  // on.
+  class Nesting {
    public:
-    explicit Depth(int& counter) : counter_(counter) { Deeper(); }
-    Depth(const Depth&) = delete;
-    Depth& operator=(const Depth&) = delete;
-    ~Depth() { counter_ -= entered_; }
-    bool Deeper() {
-      ++entered_;
-      return ++counter_ <= kMaxDepth;
-    }
-    [[nodiscard]] bool Exceeded() const { return counter_ > kMaxDepth; }
+    explicit Nesting(int& counter) : counter_(counter) { ++counter_; }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+    ~Nesting() { --counter_; }
+    [[nodiscard]] bool Exceeded() const { return counter_ > kMaxDepth + 1; }
 
    private:
     int& counter_;
-    int entered_ = 0;
   };
 
   [[nodiscard]] const Token& Now() const { return tokens_[at_]; }
@@ -126,8 +122,8 @@ class Parser {
   }
 
   Expr* Expression() {
-    Depth depth(expression_depth_);
-    if (depth.Exceeded()) {
+    const Nesting nesting(nesting_);
+    if (nesting.Exceeded()) {
       return TooDeep();
     }
     Expr* condition = Or();
@@ -203,31 +199,17 @@ class Parser {
   }
 
   Expr* Relation(int minimum) {
-    Depth depth(relation_depth_);
-    if (depth.Exceeded()) {
-      return TooDeep();
-    }
     Expr* left = Calculation(1);
     while (left != nullptr && RelationPrecedence() > minimum) {
-      if (!depth.Deeper()) {
-        return TooDeep();
-      }
       left = Binary(left, [this] { return Relation(1); });
     }
     return left;
   }
 
   Expr* Calculation(int minimum) {
-    Depth depth(calculation_depth_);
-    if (depth.Exceeded()) {
-      return TooDeep();
-    }
     Expr* left = Unary();
     while (left != nullptr && CalculationPrecedence() >= minimum) {
       const int precedence = CalculationPrecedence();
-      if (!depth.Deeper()) {
-        return TooDeep();
-      }
       left = Binary(left, [&] { return Calculation(precedence + 1); });
     }
     return left;
@@ -270,15 +252,8 @@ class Parser {
   }
 
   Expr* Member() {
-    Depth depth(member_depth_);
-    if (depth.Exceeded()) {
-      return TooDeep();
-    }
     Expr* expr = Primary();
     while (expr != nullptr && (Is(".") || Is("["))) {
-      if (!depth.Deeper()) {
-        return TooDeep();
-      }
       const uint32_t offset = Now().offset;
       const bool index = Is("[");
       ++at_;
@@ -516,10 +491,7 @@ class Parser {
   std::vector<Token> tokens_;
   Ast& ast_;
   size_t at_ = 0;
-  int expression_depth_ = 0;
-  int relation_depth_ = 0;
-  int calculation_depth_ = 0;
-  int member_depth_ = 0;
+  int nesting_ = 0;
   std::string problem_;
   uint32_t problem_offset_ = 0;
 };

@@ -10,8 +10,8 @@
 
 namespace tutti::api::cel {
 
-// Parses and expands the macros. Nesting and chains of operators are bounded as cel-go bounds them
-// (250 per rule of the grammar), which bounds every later recursion over the tree. Error: kInvalid.
+// Parses and expands the macros. Trees deeper than 250 operators, selections and calls are refused,
+// as by cel-go, which bounds every later recursion over the tree. Error: kInvalid.
 [[nodiscard]] Status Parse(std::string_view source, Ast& ast);
 
 // What the expansion of a macro gives: nothing (not a macro), a tree, or an error.
