@@ -59,6 +59,7 @@ type Config struct {
 	Load   float64       // submitted GPU-seconds per GPU-second of the window
 	// The shortest and longest a job may run, after squeezing.
 	Shortest, Longest time.Duration
+	OnlyGangs         bool // instead of half
 }
 
 // DefaultTeams are two teams that lend to each other and one that stands alone, on 320 GPUs.
@@ -112,10 +113,10 @@ func Generate(c Config) ([]Job, error) {
 	r := rand.New(rand.NewPCG(c.Seed, 1))
 	jobs := make([]Job, c.Jobs)
 	arrivals := arrivalTimes(r, c.Jobs, c.Window)
-	// Exactly half are gangs, in random order.
+	// Exactly half are gangs, in random order, or all.
 	gang := make([]bool, c.Jobs)
 	for i := range gang {
-		gang[i] = i%2 == 0
+		gang[i] = c.OnlyGangs || i%2 == 0
 	}
 	r.Shuffle(len(gang), func(i, j int) { gang[i], gang[j] = gang[j], gang[i] })
 

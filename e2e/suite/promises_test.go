@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Who holds or has been promised GPUs, by pods: every pod that exists, hasn't ended and isn't being deleted,
+// bound or not, was promised its GPUs by whoever released its Job.
+
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"tutti.dev/e2e/cluster"
+)
+
+// promises watches pods and Jobs.
+type promises struct {
+	mutex sync.Mutex
+	pods  map[types.UID]promise
+	gone  map[types.UID]time.Time // Jobs that have been deleted
+	worst promised                // the moment of the largest sum
+	most  promised                // the same without pods of deleted Jobs
+}
+
+type promise struct {
+	job   types.UID
+	name  string // namespace/name of the Job
+	gpus  int64
+	bound bool
+}
+
+type promised struct {
+	gpus int64
+	at   time.Time
+	by   string // what those that aren't bound, and those whose Job is gone, belong to
+}
+
+func (p promised) String() string {
+	return fmt.Sprintf("%d at %s%s", p.gpus, p.at.Format("15:04:05.000"), p.by)
+}
+
+func watchPromises(t *testing.T, c *cluster.Cluster) *promises {
+	t.Helper()
+	w := &promises{pods: map[types.UID]promise{}, gone: map[types.UID]time.Time{}}
+	factory := informers.NewSharedInformerFactory(c.Kube, 0)
+	pods, jobs := factory.Core().V1().Pods().Informer(), factory.Batch().V1().Jobs().Informer()
+	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(pod any) { w.onPod(pod, false) },
+		UpdateFunc: func(_, pod any) { w.onPod(pod, false) },
+		DeleteFunc: func(pod any) { w.onPod(pod, true) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: w.onJobGone}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	factory.Start(ctx.Done())
+	t.Cleanup(func() {
+		stop()
+		factory.Shutdown()
+	})
+	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, jobs.HasSynced) {
+		t.Fatal("no list of pods and Jobs")
+	}
+	return w
+}
+
+func (w *promises) onJobGone(object any) {
+	if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
+		object = tombstone.Obj
+	}
+	if j, isJob := object.(*batchv1.Job); isJob {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.gone[j.UID] = time.Now()
+	}
+}
+
+func (w *promises) onPod(object any, gone bool) {
+	if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
+		object = tombstone.Obj
+	}
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return
+	}
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "Job" {
+		return
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if gone || ended || pod.DeletionTimestamp != nil {
+		delete(w.pods, pod.UID)
+		return
+	}
+	request := pod.Spec.Containers[0].Resources.Requests[gpu]
+	w.pods[pod.UID] = promise{
+		job: owner.UID, name: pod.Namespace + "/" + owner.Name, gpus: request.Value(), bound: pod.Spec.NodeName != "",
+	}
+	all, kept := int64(0), int64(0)
+	for _, p := range w.pods {
+		all += p.gpus
+		if w.gone[p.job].IsZero() {
+			kept += p.gpus
+		}
+	}
+	now := time.Now()
+	if all > w.worst.gpus {
+		w.worst = promised{all, now, w.describe()}
+	}
+	if kept > w.most.gpus {
+		w.most = promised{kept, now, w.describe()}
+	}
+}
+
+func (w *promises) describe() string {
+	sums := map[string]int64{}
+	for _, p := range w.pods {
+		at := w.gone[p.job]
+		switch {
+		case !at.IsZero():
+			sums[fmt.Sprintf("%s (deleted %v ago, bound: %t)", p.name, time.Since(at).Round(time.Millisecond), p.bound)] += p.gpus
+		case !p.bound:
+			sums[p.name+" (waits)"] += p.gpus
+		}
+	}
+	parts := make([]string, 0, len(sums))
+	for name, gpus := range sums {
+		parts = append(parts, fmt.Sprintf("%s %d", name, gpus))
+	}
+	slices.Sort(parts)
+	if len(parts) == 0 {
+		return ""
+	}
+	return ", of them: " + strings.Join(parts, ", ")
+}
