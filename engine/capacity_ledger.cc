@@ -252,9 +252,16 @@ void CapacityLedger::SetNode(const api::Node& node) {
   if (!state.present)
     present_stale_ = true;
   state.present = true;
-  ++bound_version_;
+  NodesChanged();
   if (helps)
     ++version_;
+}
+
+// Even one node less may let others pass: a gang in flight that can't land any more protects
+// nothing.
+void CapacityLedger::NodesChanged() {
+  ++bound_version_;
+  ++flight_version_;
 }
 
 void CapacityLedger::RemoveNode(const std::string& name) {
@@ -267,7 +274,7 @@ void CapacityLedger::RemoveNode(const std::string& name) {
   node.facts.name = name;
   node.present = false;
   present_stale_ = true;
-  ++bound_version_;
+  NodesChanged();
   for (Cell& cell : node.cells)
     cell.allocatable = 0;
   std::erase_if(node.cells, [](const Cell& c) { return c.used == 0; });

@@ -211,6 +211,7 @@ class CapacityLedger {
   void Touch(NodeState* node);
   void Add(NodeState* node, GangState* gang, LoadRef load, int32_t bound, int32_t promised);
   void Finish();
+  void NodesChanged();
   FlightKinds::iterator FlightOf(const GangPodSet& set);
   void EnterFlight(GangState& gang);
   void LeaveFlight(const GangState& gang);

@@ -48,6 +48,36 @@ const MetricInfo* FindMetric(std::string_view name) {
 
 }  // namespace
 
+std::string_view ModeName(Mode mode) {
+  switch (mode) {
+    case Mode::kObserve:
+      return "Observe";
+    case Mode::kTakeover:
+      return "Takeover";
+    case Mode::kGreenfield:
+      return "Greenfield";
+  }
+  return "Greenfield";
+}
+
+std::string_view EventName(kube::WatchEventType type) {
+  switch (type) {
+    case kube::WatchEventType::kInitialAdd:
+      return "INITIAL";
+    case kube::WatchEventType::kAdded:
+      return "ADDED";
+    case kube::WatchEventType::kModified:
+      return "MODIFIED";
+    case kube::WatchEventType::kDeleted:
+      return "DELETED";
+    case kube::WatchEventType::kSynced:
+      return "SYNCED";
+    case kube::WatchEventType::kRelisted:
+      return "RELISTED";
+  }
+  return "";
+}
+
 storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row) {
   storage::LedgerRow out;
   out.time = row.time;

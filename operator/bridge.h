@@ -3,7 +3,10 @@
 // the metrics, settings to options. Pure conversions.
 #pragma once
 
+#include <string_view>
+
 #include "kube/client.h"
+#include "kube/watch_machine.h"
 #include "operator/config.h"
 #include "operator/metrics.h"
 #include "reconciler/options.h"
@@ -11,6 +14,9 @@
 #include "storage/ledger.h"
 
 namespace tutti {
+
+[[nodiscard]] std::string_view ModeName(Mode mode);                   // as in the configuration
+[[nodiscard]] std::string_view EventName(kube::WatchEventType type);  // as the metrics say it
 
 [[nodiscard]] storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row);
 

@@ -217,12 +217,18 @@ class Formatter {
     } else if (value.kind != Kind::kDouble) {
       return false;
     }
+    // Of %e the library takes the precision for a width.
+    const auto put = [&](const std::string& printed) {
+      const size_t width = RuneCount(printed);
+      const auto wanted = clause.verb == 'e' ? static_cast<size_t>(clause.precision) : 0;
+      out += std::string(wanted > width ? wanted - width : 0, ' ') + printed;
+    };
     if (std::isnan(number)) {
-      out += "NaN";
+      put("NaN");
       return true;
     }
     if (std::isinf(number)) {
-      out += number < 0 ? "-\xE2\x88\x9E" : "\xE2\x88\x9E";
+      put(number < 0 ? "-\xE2\x88\x9E" : "\xE2\x88\x9E");
       return true;
     }
     if (number == 0) {
@@ -237,7 +243,7 @@ class Formatter {
       out += text;
       return true;
     }
-    // The library takes the precision for a width; there are six digits behind the point always.
+    // There are six digits behind the point always.
     const std::string text = Printed("%.*e", kDefaultPrecision, number);
     const size_t e = text.find('e');
     std::string printed = text.substr(0, e) + "\xC3\x97" + "10";
@@ -251,9 +257,7 @@ class Formatter {
         printed += kRaised[static_cast<size_t>(c - '0')];
       }
     }
-    const size_t width = RuneCount(printed);
-    const auto wanted = static_cast<size_t>(clause.precision);
-    out += std::string(wanted > width ? wanted - width : 0, ' ') + printed;
+    put(printed);
     return true;
   }
 

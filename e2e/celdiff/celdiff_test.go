@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -218,6 +219,7 @@ func TestRandomExpressionsAgreeWithKubernetes(t *testing.T) {
 	}
 	e := startEvaluator(t)
 	refused, failed, matched, different := 0, 0, 0, 0
+	excused := map[string]int{} // by the difference that explains it
 	g := &generator{r: rand.New(rand.NewSource(seed))}
 	g.lists = false
 	for i := 0; i < count; i++ {
@@ -237,14 +239,18 @@ func TestRandomExpressionsAgreeWithKubernetes(t *testing.T) {
 				matched++
 			}
 		}
-		if problem := compare(want, got, !g.unordered); problem != "" && !isKnown(q, want, got) {
+		if problem := compare(want, got, !g.unordered); problem != "" {
+			if reason := known(q, got, problem); reason != "" {
+				excused[reason]++
+				continue
+			}
 			if different++; different <= 20 {
 				text, _ := json.Marshal(q.Devices)
 				t.Errorf("seed %d, number %d, lists %v\n%s\n%s\n%s", seed, i, q.Lists, q.Expression, problem, text)
 			}
 		}
 	}
-	t.Logf("%d expressions: %d refused, %d errors, %d matches, %d differences", count, refused, failed, matched, different)
+	t.Logf("%d expressions: %d refused, %d errors, %d matches, %d differences; excused: %v", count, refused, failed, matched, different, excused)
 	if different > 20 {
 		t.Errorf("%d differences in all", different)
 	}
@@ -254,21 +260,20 @@ func TestRandomExpressionsAgreeWithKubernetes(t *testing.T) {
 	}
 }
 
-// isKnown recognises differences that docs/devices.md lists.
-func isKnown(q request, want, got answer) bool {
+var containsDyn = regexp.MustCompile(`contains(IP|CIDR)\(dyn\(`)
+
+// known names the difference that docs/devices.md lists, or "".
+func known(q request, got answer, problem string) string {
+	if strings.Contains(problem, ": cost\n") && containsDyn.MatchString(q.Expression) {
+		return "cost of contains with dyn"
+	}
 	if strings.Contains(got.Compile, "messages can't be made here") {
-		return true
+		return "messages"
 	}
 	for _, r := range got.Results {
 		if strings.Contains(r.Message, "time zones by name") {
-			return true
+			return "time zones by name"
 		}
 	}
-	for _, r := range want.Results {
-		// A panic in the evaluation of Kubernetes that depends on Go's types.
-		if strings.Contains(r.Message, "runtime error") {
-			return true
-		}
-	}
-	return false
+	return ""
 }

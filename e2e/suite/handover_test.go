@@ -511,7 +511,7 @@ func (h *handOver) claimsOfTheGroup(t *testing.T) {
 	})
 	t.Run("a claim by name", func(t *testing.T) {
 		createJob(t, h.Cluster, indexed(withClaim(teamJob("named", 3, "1", ""), byName, true)))
-		h.evicted(t, "named", `ResourceClaim "fabric-1"`, "does not exist")
+		waitPending(t, h.Cluster, "named", "Pending", "ResourceClaim team/fabric-1 does not exist")
 		if err := h.ApplyYAML(t.Context(), `
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
