@@ -22,12 +22,14 @@ import (
 	"tutti.dev/e2e/cluster"
 )
 
-const deviceTeam = `
+const gpuClass = `
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
 metadata: {name: gpu}
 spec: {selectors: [{cel: {expression: "device.driver == 'gpu.example.org'"}}]}
----
+`
+
+const deviceTeam = gpuClass + `---
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: two-gpus, namespace: team}

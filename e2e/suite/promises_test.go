@@ -107,9 +107,8 @@ func (w *promises) onPod(object any, gone bool) {
 		delete(w.pods, pod.UID)
 		return
 	}
-	request := pod.Spec.Containers[0].Resources.Requests[gpu]
 	w.pods[pod.UID] = promise{
-		job: owner.UID, name: pod.Namespace + "/" + owner.Name, gpus: request.Value(), bound: pod.Spec.NodeName != "",
+		job: owner.UID, name: pod.Namespace + "/" + owner.Name, gpus: gpusOf(pod), bound: pod.Spec.NodeName != "",
 	}
 	all, kept := int64(0), int64(0)
 	for _, p := range w.pods {

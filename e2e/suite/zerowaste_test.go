@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tutti.dev/e2e/cluster"
@@ -22,7 +24,12 @@ import (
 	"tutti.dev/e2e/observe"
 )
 
-func TestZeroWaste(t *testing.T) {
+func TestZeroWaste(t *testing.T) { runZeroWaste(t, false) }
+
+// The same with GPUs that pods ask for by ResourceClaims.
+func TestZeroWasteClaims(t *testing.T) { runZeroWaste(t, true) }
+
+func runZeroWaste(t *testing.T, claims bool) {
 	const nodes, gpus = 100, 800
 	// More quota than there are GPUs: places decide, not quota.
 	teams := []trace.Team{
@@ -42,11 +49,16 @@ func TestZeroWaste(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	c := loadedCluster(t, cluster.Options{}, nodes, teams)
+	start, makeJob, options := loadedCluster, loadJob, cluster.TuttiOptions{}
+	if claims {
+		start, makeJob, options = claimedCluster, claimedJob, cluster.TuttiOptions{Config: mappedDevices}
+	}
+	c := start(t, cluster.Options{}, nodes, teams)
 	observer := startObserver(t, c, nil)
 	twins := watchTwins(t, c)
 	promises := watchPromises(t, c)
-	tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{})
+	devices := watchDevices(t, c)
+	tutti, err := c.StartTutti(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +76,7 @@ func TestZeroWaste(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal(ctx.Err())
 		}
-		if _, err := c.Kube.BatchV1().Jobs(j.Team).Create(ctx, loadJob(j), metav1.CreateOptions{}); err != nil {
+		if _, err := c.Kube.BatchV1().Jobs(j.Team).Create(ctx, makeJob(j), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,6 +141,10 @@ func TestZeroWaste(t *testing.T) {
 	}
 	promises.mutex.Unlock()
 	twins.check(t)
+	devices.check(t)
+	if claims && devices.most < gpus*3/4 {
+		t.Errorf("at most %d devices were in use: the load is too small to show anything", devices.most)
+	}
 	metrics, err := tutti.Metrics(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -137,8 +153,13 @@ func TestZeroWaste(t *testing.T) {
 		t.Errorf("tutti_bugs_total is %v", bugs)
 	}
 	tried := attempts(t, c) - before
-	// One attempt for each pod; a few more while places of pods that have just gone are still held.
-	if tried > 2*float64(pods)+100 {
+	// One attempt for each pod; a few more while places of pods that have just gone are still held, and
+	// with claims one more before the claims are made.
+	expected := 2 * float64(pods)
+	if claims {
+		expected += float64(pods)
+	}
+	if tried > expected+100 {
 		t.Errorf("%.0f scheduling attempts for %d bindings", tried, pods)
 	}
 	t.Logf("%d jobs submitted in %v, all over after %v; churn: %s", len(jobs), config.Window, duration.Round(time.Second), churn)
@@ -148,6 +169,67 @@ func TestZeroWaste(t *testing.T) {
 		(cpuOf(t, c.Scheduler) - used).Seconds(), duration.Round(time.Second))
 	t.Logf("evictions by cause: %v; GPU-seconds: %+v",
 		byLabel(metrics, "kueue_evicted_workloads_total", "underlying_cause"), report.DeviceSeconds)
+}
+
+// claimedCluster is loadedCluster with the GPUs as devices: 8 on each node, and a template for each number.
+func claimedCluster(t *testing.T, o cluster.Options, nodes int, teams []trace.Team) *cluster.Cluster {
+	t.Helper()
+	ctx := t.Context()
+	c := cluster.ForTest(t, o)
+	if err := c.InstallTutti(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	spec := gpuNodes(nodes)
+	spec.Extended = nil
+	names, err := c.AddNodes(ctx, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if _, err := c.Kube.ResourceV1().ResourceSlices().Create(ctx, gpuSlice(name, 8, 0), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manifests := strings.Builder{}
+	manifests.WriteString(gpuClass + "---\n" + strings.ReplaceAll(teamQueues(teams), string(gpu), "example.org/gpus"))
+	for _, team := range teams {
+		if err := c.CreateNamespace(ctx, team.Name, nil); err != nil {
+			t.Fatal(err)
+		}
+		for count := 1; count <= 8; count++ {
+			fmt.Fprintf(&manifests, `---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpus-%[1]d, namespace: %[2]s}
+spec: {spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu, count: %[1]d}}]}}}
+`, count, team.Name)
+		}
+	}
+	if err := c.ApplyYAML(ctx, manifests.String()); err != nil {
+		t.Fatal(err)
+	}
+	waitForPolicies(t, c)
+	return c
+}
+
+// claimedJob is loadJob with a claim in place of the extended resource.
+func claimedJob(j trace.Job) *batchv1.Job {
+	out := loadJob(j)
+	out.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	template := fmt.Sprintf("gpus-%d", j.GPUs)
+	return withClaim(out, corev1.PodResourceClaim{Name: "gpus", ResourceClaimTemplateName: &template}, false)
+}
+
+// gpusOf is how many GPUs a pod of the load asks for.
+func gpusOf(pod *corev1.Pod) int64 {
+	for _, claim := range pod.Spec.ResourceClaims {
+		var count int64
+		if _, err := fmt.Sscanf(*claim.ResourceClaimTemplateName, "gpus-%d", &count); err == nil {
+			return count
+		}
+	}
+	request := pod.Spec.Containers[0].Resources.Requests[gpu]
+	return request.Value()
 }
 
 func stamps(times []time.Time) []string {
