@@ -25,22 +25,32 @@ import (
 
 const deadlockNodes = 15 // 120 GPUs
 
-func TestDeadlock(t *testing.T) { runDeadlock(t, false) }
+func TestDeadlock(t *testing.T) { runDeadlock(t, false, false) }
 
-func TestDeadlockGatesOff(t *testing.T) { runDeadlock(t, true) }
+func TestDeadlockGatesOff(t *testing.T) { runDeadlock(t, true, false) }
 
-func runDeadlock(t *testing.T, gatesOff bool) {
+// The GPUs are devices that the pods ask for by claims.
+func TestDeadlockClaims(t *testing.T) { runDeadlock(t, false, true) }
+
+func runDeadlock(t *testing.T, gatesOff, claims bool) {
 	// Quota never runs out: places do.
 	team := trace.Team{Name: "team", Cohort: "all", Quota: 1000, Share: 1}
-	c := loadedCluster(t, cluster.Options{GatesOff: gatesOff}, deadlockNodes, []trace.Team{team})
+	start, makeJob, options, short := loadedCluster, loadJob, cluster.TuttiOptions{}, string(gpu)
+	if claims {
+		start, makeJob, options, short = claimedCluster, claimedJob, cluster.TuttiOptions{Config: mappedDevices}, "class gpu"
+	}
+	c := start(t, cluster.Options{GatesOff: gatesOff}, deadlockNodes, []trace.Team{team})
+	devices := watchDevices(t, c)
 	if err := c.CreateNamespace(t.Context(), "other", nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("without Tutti", func(t *testing.T) { nativeDeadlock(t, c) })
+	if !claims {
+		t.Run("without Tutti", func(t *testing.T) { nativeDeadlock(t, c) })
+	}
 	if t.Failed() {
 		return
 	}
-	if _, err := c.StartTutti(t.Context(), cluster.TuttiOptions{}); err != nil {
+	if _, err := c.StartTutti(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -60,14 +70,14 @@ func runDeadlock(t *testing.T, gatesOff bool) {
 			observer := startObserver(t, c, nil)
 			var jobs []*batchv1.Job
 			for i := range test.jobs {
-				jobs = append(jobs, loadJob(trace.Job{
+				jobs = append(jobs, makeJob(trace.Job{
 					Team: team.Name, Name: fmt.Sprintf("job-%d", i), Pods: test.pods, GPUs: test.gpus, Duration: time.Hour,
 				}))
 			}
 			before := attempts(t, c)
 			createTogether(t, c, jobs)
 			view := waitWhole(t, observer, 0, test.together)
-			checkOneWay(t, c, view, test.together, test.reason)
+			checkOneWay(t, c, view, test.together, test.reason, short)
 			t.Logf("%d of %d run, the rest waits (%s); %.0f scheduling attempts for %d pods",
 				test.together, test.jobs, test.reason, attempts(t, c)-before, test.together*test.pods)
 			// Those that waited get their turn when the first ones go.
@@ -96,6 +106,7 @@ func runDeadlock(t *testing.T, gatesOff bool) {
 			observer.Stop()
 		})
 	}
+	devices.check(t)
 }
 
 // createTogether creates all jobs at the same time.
@@ -139,7 +150,7 @@ func waitWhole(t *testing.T, observer *observe.Observer, gone, want int) observe
 }
 
 // checkOneWay fails the test if a job that doesn't run isn't held with the right reason.
-func checkOneWay(t *testing.T, c *cluster.Cluster, view observe.View, together int, reason string) {
+func checkOneWay(t *testing.T, c *cluster.Cluster, view observe.View, together int, reason, short string) {
 	t.Helper()
 	running := 0
 	for _, j := range view.Jobs {
@@ -147,7 +158,7 @@ func checkOneWay(t *testing.T, c *cluster.Cluster, view observe.View, together i
 			running++
 			continue
 		}
-		waitPending(t, c, j.Name, "Pending", reason, string(gpu))
+		waitPending(t, c, j.Name, "Pending", reason, short)
 		if len(j.Released) != 0 || len(j.Gangs) != 0 {
 			t.Errorf("%s waits and was released %d times, gangs %+v", j.Name, len(j.Released), j.Gangs)
 		}
