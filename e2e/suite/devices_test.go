@@ -16,8 +16,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/cache"
 
 	"tutti.dev/e2e/cluster"
 )
@@ -99,47 +97,34 @@ type deviceWatch struct {
 func watchDevices(t *testing.T, c *cluster.Cluster) *deviceWatch {
 	t.Helper()
 	w := &deviceWatch{holder: map[string]string{}, of: map[string][]string{}}
-	update := func(object any, gone bool) {
-		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = tombstone.Obj
-		}
-		claim, ok := object.(*resourcev1.ResourceClaim)
-		if !ok {
-			return
-		}
-		w.mutex.Lock()
-		defer w.mutex.Unlock()
-		key := claim.Namespace + "/" + claim.Name
-		for _, device := range w.of[key] {
-			delete(w.holder, device)
-		}
-		delete(w.of, key)
-		if gone || claim.Status.Allocation == nil {
-			return
-		}
-		for _, result := range claim.Status.Allocation.Devices.Results {
-			device := result.Driver + "/" + result.Pool + "/" + result.Device
-			if other := w.holder[device]; other != "" {
-				w.problems = append(w.problems, fmt.Sprintf("%s: %s and %s", device, other, key))
-			}
-			w.holder[device] = key
-			w.of[key] = append(w.of[key], device)
-		}
-		w.most = max(w.most, len(w.holder))
-	}
-	factory := informers.NewSharedInformerFactory(c.Kube, 0)
-	if _, err := factory.Resource().V1().ResourceClaims().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { update(object, false) },
-		UpdateFunc: func(_, object any) { update(object, false) },
-		DeleteFunc: func(object any) { update(object, true) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	t.Cleanup(stop)
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
+	follow(t, c, claimsFeed(w.onClaim))
 	return w
+}
+
+func (w *deviceWatch) onClaim(object any, gone bool) {
+	claim, ok := object.(*resourcev1.ResourceClaim)
+	if !ok {
+		return
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	key := claim.Namespace + "/" + claim.Name
+	for _, device := range w.of[key] {
+		delete(w.holder, device)
+	}
+	delete(w.of, key)
+	if gone || claim.Status.Allocation == nil {
+		return
+	}
+	for _, result := range claim.Status.Allocation.Devices.Results {
+		device := result.Driver + "/" + result.Pool + "/" + result.Device
+		if other := w.holder[device]; other != "" {
+			w.problems = append(w.problems, fmt.Sprintf("%s: %s and %s", device, other, key))
+		}
+		w.holder[device] = key
+		w.of[key] = append(w.of[key], device)
+	}
+	w.most = max(w.most, len(w.holder))
 }
 
 func (w *deviceWatch) check(t *testing.T) {

@@ -21,8 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/cache"
 
 	"tutti.dev/e2e/cluster"
 	"tutti.dev/e2e/demo/trace"
@@ -44,12 +42,18 @@ func long() bool { return os.Getenv("TUTTI_E2E_LONG") != "" }
 // loadedCluster is a cluster with Tutti's chart, GPU nodes and the teams' queues; no operator yet.
 func loadedCluster(t *testing.T, o cluster.Options, nodes int, teams []trace.Team) *cluster.Cluster {
 	t.Helper()
+	return teamsCluster(t, o, gpuNodes(nodes), teams, teamQueues(teams))
+}
+
+// teamsCluster has the chart, nodes, a namespace for each team, and the manifests.
+func teamsCluster(t *testing.T, o cluster.Options, nodes cluster.NodeSpec, teams []trace.Team, manifests string) *cluster.Cluster {
+	t.Helper()
 	ctx := t.Context()
 	c := cluster.ForTest(t, o)
 	if err := c.InstallTutti(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.AddNodes(ctx, gpuNodes(nodes)); err != nil {
+	if _, err := c.AddNodes(ctx, nodes); err != nil {
 		t.Fatal(err)
 	}
 	for _, team := range teams {
@@ -57,7 +61,7 @@ func loadedCluster(t *testing.T, o cluster.Options, nodes int, teams []trace.Tea
 			t.Fatal(err)
 		}
 	}
-	if err := c.ApplyYAML(ctx, teamQueues(teams)); err != nil {
+	if err := c.ApplyYAML(ctx, manifests); err != nil {
 		t.Fatal(err)
 	}
 	waitForPolicies(t, c)
@@ -199,31 +203,11 @@ type twins struct {
 func watchTwins(t *testing.T, c *cluster.Cluster) *twins {
 	t.Helper()
 	w := &twins{active: map[string]map[types.UID]bool{}, created: map[types.UID]map[types.UID]bool{}}
-	factory := informers.NewSharedInformerFactory(c.Kube, 0)
-	informer := factory.Core().V1().Pods().Informer()
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(pod any) { w.onPod(pod, false) },
-		UpdateFunc: func(_, pod any) { w.onPod(pod, false) },
-		DeleteFunc: func(pod any) { w.onPod(pod, true) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	stop := make(chan struct{})
-	factory.Start(stop)
-	t.Cleanup(func() {
-		close(stop)
-		factory.Shutdown()
-	})
-	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-		t.Fatal("no list of pods")
-	}
+	follow(t, c, podsFeed(w.onPod))
 	return w
 }
 
 func (w *twins) onPod(object any, gone bool) {
-	if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
-		object = tombstone.Obj
-	}
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return

@@ -6,7 +6,6 @@
 package suite
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,8 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/cache"
 
 	"tutti.dev/e2e/cluster"
 )
@@ -53,35 +50,12 @@ func (p promised) String() string {
 func watchPromises(t *testing.T, c *cluster.Cluster) *promises {
 	t.Helper()
 	w := &promises{pods: map[types.UID]promise{}, gone: map[types.UID]time.Time{}}
-	factory := informers.NewSharedInformerFactory(c.Kube, 0)
-	pods, jobs := factory.Core().V1().Pods().Informer(), factory.Batch().V1().Jobs().Informer()
-	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(pod any) { w.onPod(pod, false) },
-		UpdateFunc: func(_, pod any) { w.onPod(pod, false) },
-		DeleteFunc: func(pod any) { w.onPod(pod, true) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: w.onJobGone}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	factory.Start(ctx.Done())
-	t.Cleanup(func() {
-		stop()
-		factory.Shutdown()
-	})
-	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, jobs.HasSynced) {
-		t.Fatal("no list of pods and Jobs")
-	}
+	follow(t, c, podsFeed(w.onPod), jobsFeed(w.onJob))
 	return w
 }
 
-func (w *promises) onJobGone(object any) {
-	if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
-		object = tombstone.Obj
-	}
-	if j, isJob := object.(*batchv1.Job); isJob {
+func (w *promises) onJob(object any, gone bool) {
+	if j, isJob := object.(*batchv1.Job); isJob && gone {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
 		w.gone[j.UID] = time.Now()
@@ -89,9 +63,6 @@ func (w *promises) onJobGone(object any) {
 }
 
 func (w *promises) onPod(object any, gone bool) {
-	if tombstone, isTombstone := object.(cache.DeletedFinalStateUnknown); isTombstone {
-		object = tombstone.Obj
-	}
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return

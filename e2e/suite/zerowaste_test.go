@@ -174,28 +174,9 @@ func runZeroWaste(t *testing.T, claims bool) {
 // claimedCluster is loadedCluster with the GPUs as devices: 8 on each node, and a template for each number.
 func claimedCluster(t *testing.T, o cluster.Options, nodes int, teams []trace.Team) *cluster.Cluster {
 	t.Helper()
-	ctx := t.Context()
-	c := cluster.ForTest(t, o)
-	if err := c.InstallTutti(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
-	spec := gpuNodes(nodes)
-	spec.Extended = nil
-	names, err := c.AddNodes(ctx, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if _, err := c.Kube.ResourceV1().ResourceSlices().Create(ctx, gpuSlice(name, 8, 0), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	manifests := strings.Builder{}
 	manifests.WriteString(gpuClass + "---\n" + strings.ReplaceAll(teamQueues(teams), string(gpu), "example.org/gpus"))
 	for _, team := range teams {
-		if err := c.CreateNamespace(ctx, team.Name, nil); err != nil {
-			t.Fatal(err)
-		}
 		for count := 1; count <= 8; count++ {
 			fmt.Fprintf(&manifests, `---
 apiVersion: resource.k8s.io/v1
@@ -205,10 +186,18 @@ spec: {spec: {devices: {requests: [{name: gpus, exactly: {deviceClassName: gpu, 
 `, count, team.Name)
 		}
 	}
-	if err := c.ApplyYAML(ctx, manifests.String()); err != nil {
+	spec := gpuNodes(nodes)
+	spec.Extended = nil
+	c := teamsCluster(t, o, spec, teams, manifests.String())
+	list, err := c.Kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicies(t, c)
+	for _, node := range list.Items {
+		if _, err := c.Kube.ResourceV1().ResourceSlices().Create(t.Context(), gpuSlice(node.Name, 8, 0), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return c
 }
 
