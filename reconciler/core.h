@@ -222,6 +222,9 @@ class Core {
 
   // release.cc: from reservation to landing
   void ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload);
+  // What a workload with quota holds: its admission, less the pods that have succeeded.
+  engine::WorkloadInput ReservedInput(Unit& unit, const api::Job* job,
+                                      const api::Workload& workload);
   bool SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
   void StartJob(Unit& unit, const api::Job& job, const api::Workload& workload);
   void TellRelease(Unit& unit, const api::Job& job, const api::Workload& workload);

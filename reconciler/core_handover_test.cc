@@ -344,6 +344,29 @@ TEST_F(CoreHandoverTest, TwoMembersLostAtOnceAreReplacedWithinTheGroup) {
   EXPECT_TRUE(cluster.RunUntilDone(60s));
 }
 
+// Its quota was cut to the pods that were there, and never restored: jobs of others went beyond the
+// limit (seen by GangChurn).
+TEST_F(CoreHandoverTest, AGangKeepsItsQuotaWhileLostMembersAreStillToBeMadeAgain) {
+  cluster.SetQuota("cq", "cpu", "4");
+  cluster.Submit({.name = "gang", .pods = 4, .runs_for = 20s});
+  cluster.Run(2s);
+  ASSERT_FALSE(cluster.Suspended("team-a", "gang"));
+  const auto pods = cluster.PodsOf("team-a", "gang");
+  cluster.SetScheduler(false);
+  cluster.SetPodLimit(3);  // one replacement comes and has no node, the other is yet to come
+  cluster.KillPod(KeyOf(pods[0]));
+  cluster.KillPod(KeyOf(pods[1]));
+  cluster.Run(1s);
+  cluster.Submit({.name = "next", .pods = 1, .runs_for = 1s});
+  cluster.Run(2s);
+  EXPECT_EQ(cluster.core().engine().Report("cq").usage.front().reserved, 4000);
+  EXPECT_TRUE(cluster.Suspended("team-a", "next"));
+  cluster.SetPodLimit(1000);
+  cluster.SetScheduler(true);
+  EXPECT_TRUE(cluster.RunUntilDone(120s));
+  EXPECT_EQ(cluster.Check(), "");
+}
+
 // --- claims of the group ---
 
 constexpr const char* kTemplateClaims =

@@ -72,7 +72,8 @@ void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workl
   Emit(unit, std::move(writes));
 }
 
-bool Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload) {
+engine::WorkloadInput Core::ReservedInput(Unit& unit, const api::Job* job,
+                                          const api::Workload& workload) {
   engine::WorkloadInput input = InputFor(unit, workload, job);
   const api::Admission& admission = *workload.status.admission;
   for (size_t i = 0; i < input.pod_sets.size(); ++i) {
@@ -82,10 +83,17 @@ bool Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload&
       }
     }
   }
-  // Places are needed only for pods that are still to come.
+  // Pods that have succeeded need neither quota nor a place any more. All others do, those too that
+  // the Job has yet to make again.
   if (job != nullptr && input.pod_sets.size() == 1) {
     input.pod_sets[0].count = std::min(input.pod_sets[0].count, job->GangSize());
   }
+  return input;
+}
+
+bool Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload) {
+  const engine::WorkloadInput input = ReservedInput(unit, job, workload);
+  const api::Admission& admission = *workload.status.admission;
   std::string key = "R|" + admission.cluster_queue;
   for (const engine::PodSetInput& pod_set : input.pod_sets) {
     key += "|" + std::to_string(pod_set.count);
@@ -337,11 +345,8 @@ void Core::WatchRunning(Unit& unit, const api::Job& job, const api::Workload& wo
   if (!unit.unplaced_since.has_value()) {
     unit.unplaced_since = now_;
     // Promise the missing members a place, so that nobody else is admitted on it.
-    engine::WorkloadInput input = InputFor(unit, workload, &job);
-    if (input.pod_sets.size() == 1) {
-      input.pod_sets[0].count = live;
-      engine_->SetReserved(input, *workload.status.admission, /*admitted=*/true, /*plan=*/true);
-    }
+    engine_->SetReserved(ReservedInput(unit, &job, workload), *workload.status.admission,
+                         /*admitted=*/true, /*plan=*/true);
   }
   const Time deadline = *unit.unplaced_since + options_.landing_timeout;
   if (now_ < deadline) {
