@@ -616,11 +616,13 @@ func (h *handOver) gatesInOneComponent(t *testing.T) {
 			return err == nil && len(h.groups(t)) == 0 && len(events.Items) > 0, err
 		})
 		h.restartTutti(t)
+		// Of this life: the condition may be of the one before.
+		eventually(t, 40*time.Second, "the log to name the controller manager", func(context.Context) (bool, error) {
+			text := h.tutti.LogTail(100000)
+			return strings.Contains(text, "kube-controller-manager") && strings.Contains(text, "GenericWorkload is off"), nil
+		})
 		h.gangCondition(t, "True")
 		h.noProbeLeft(t)
-		if text := h.tutti.LogTail(100000); !strings.Contains(text, "kube-controller-manager") || !strings.Contains(text, "GenericWorkload is off") {
-			t.Error("the log does not name the controller manager")
-		}
 	})
 	for _, one := range []struct {
 		name  string
