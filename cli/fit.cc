@@ -9,6 +9,7 @@
 
 #include "api/batch.h"
 #include "api/core.h"
+#include "api/dra.h"
 #include "api/kueue.h"
 #include "api/pod_requests.h"
 
@@ -16,6 +17,12 @@ namespace tutti::cli {
 namespace {
 
 constexpr std::string_view kDefaultNamespace = "default";
+constexpr std::string_view kDevicesVersion = "resource.k8s.io/v1";
+
+bool OfDevices(std::string_view kind) {
+  return kind == "ResourceSlice" || kind == "DeviceClass" || kind == "ResourceClaim" ||
+         kind == "ResourceClaimTemplate";
+}
 
 // A gang as the input has it, before its pods' shapes can be made (they need the LimitRanges).
 struct Wanted {
@@ -45,6 +52,9 @@ Result<Json> ParseTemplate(const std::string& text) {
 
 class Reader {
  public:
+  // The input is the whole cluster: what is not in it does not exist.
+  Reader() { capacity_->SetDevicesKnown(true); }
+
   Status Add(const FitDocument& document) {
     const Json& object = document.object;
     const std::string& kind = object["kind"].AsString();
@@ -75,11 +85,15 @@ class Reader {
       return Fail(ErrorCode::kInvalid, "no Job and no Workload to place" + Hints());
     }
     FitReport report;
+    std::set<std::string> ids;
     for (const Wanted& wanted : wanted_) {
       engine::Gang gang;
-      gang.id = wanted.Title();
+      gang.id = wanted.ns + "/" + wanted.name;
+      if (!ids.insert(gang.id).second) {
+        gang.id += " (" + wanted.kind + ")";  // a Job and a Workload of one name
+      }
       FitAnswer answer;
-      answer.gang = gang.id;
+      answer.gang = wanted.Title();
       for (const Wanted::PodSet& pod_set : wanted.pod_sets) {
         TRY_ASSIGN(engine::GangPodSet part, PodSetOf(wanted, pod_set));
         gang.pod_sets.push_back(std::move(part));
@@ -105,12 +119,19 @@ class Reader {
       return Fail(ErrorCode::kInvalid, title + ": metadata.name is missing");
     }
     const bool looked_at = kind == "Node" || kind == "Pod" || kind == "LimitRange" ||
-                           kind == "RuntimeClass" || kind == "Job" || kind == "Workload";
+                           kind == "RuntimeClass" || kind == "Job" || kind == "Workload" ||
+                           OfDevices(kind);
     if (!looked_at) {
       ++other_kinds_[kind];
       return {};
     }
-    const bool namespaced = kind != "Node" && kind != "RuntimeClass";
+    const std::string& version = object["apiVersion"].AsString();
+    if (OfDevices(kind) && !version.empty() && version != kDevicesVersion) {
+      return Fail(ErrorCode::kInvalid, title + ": apiVersion must be " +
+                                           std::string(kDevicesVersion) + ", is " + version);
+    }
+    const bool namespaced = kind != "Node" && kind != "RuntimeClass" && kind != "ResourceSlice" &&
+                            kind != "DeviceClass";
     std::string ns = metadata["namespace"].AsString();
     if (namespaced && ns.empty()) {
       ns = kDefaultNamespace;
@@ -147,8 +168,38 @@ class Reader {
       runtime_classes_[std::move(name)] = std::move(runtime_class);
     } else if (kind == "Job") {
       TRY(AddJob(where, ns, object));
+    } else if (OfDevices(kind)) {
+      TRY(AddOfDevices(kind, ns, object));
     } else {
       TRY(AddWorkload(where, ns, object));
+    }
+    return {};
+  }
+
+  Status AddOfDevices(const std::string& kind, const std::string& ns, const Json& object) {
+    if (kind == "ResourceSlice") {
+      TRY_ASSIGN(api::ResourceSlice slice, api::ResourceSliceFromJson(object));
+      capacity_->SetResourceSlice(std::make_shared<const api::ResourceSlice>(std::move(slice)));
+    } else if (kind == "DeviceClass") {
+      TRY_ASSIGN(const api::DeviceClass device_class, api::DeviceClassFromJson(object));
+      capacity_->SetDeviceClass(device_class);
+    } else if (kind == "ResourceClaimTemplate") {
+      TRY_ASSIGN(api::ResourceClaimTemplate claim_template,
+                 api::ResourceClaimTemplateFromJson(object));
+      claim_template.meta.ns = ns;
+      capacity_->SetResourceClaimTemplate(claim_template);
+    } else {
+      TRY_ASSIGN(api::ResourceClaim claim, api::ResourceClaimFromJson(object));
+      claim.meta.ns = ns;
+      // What it holds counts as it is. None belongs to a gang that is asked about: those have no
+      // pods yet.
+      capacity_->SetResourceClaim(claim, /*gang=*/"", /*pod_set=*/"");
+      claims_.insert(claim.meta.Key());
+      if (const api::OwnerReference* owner = claim.meta.Controller();
+          owner != nullptr && owner->kind == "Pod") {
+        generated_.insert({ns + "/" + owner->name,
+                           std::string(claim.meta.Annotation(api::kPodClaimNameAnnotation))});
+      }
     }
     return {};
   }
@@ -163,6 +214,20 @@ class Reader {
     }
     capacity_->SetPod("Pod " + ns + "/" + pod.meta.name, pod.node_name, pod.shape, /*gang=*/"",
                       /*pod_set=*/"");
+    if (!pod.shape->claims.empty()) {
+      users_.push_back({ns, pod.meta.name, pod.shape});
+    }
+  }
+
+  // Pods on nodes with a claim that the input doesn't have: what it holds counts as free.
+  [[nodiscard]] size_t PodsWithoutClaims() const {
+    return static_cast<size_t>(std::count_if(users_.begin(), users_.end(), [&](const User& user) {
+      const auto& claims = user.shape->claims;
+      return std::any_of(claims.begin(), claims.end(), [&](const api::PodClaim& claim) {
+        return claim.claim.empty() ? !generated_.contains({user.ns + "/" + user.pod, claim.name})
+                                   : !claims_.contains({user.ns, claim.claim});
+      });
+    }));
   }
 
   Status AddJob(const std::string& where, const std::string& ns, const Json& object) {
@@ -245,6 +310,10 @@ class Reader {
       notes.push_back(Count(unbound_pods_, "Pod") +
                       " without a node left out: they may take places first");
     }
+    if (const size_t pods = PodsWithoutClaims(); pods > 0) {
+      notes.push_back(Count(pods, "Pod") +
+                      " with a ResourceClaim that is not in the input: its devices count as free");
+    }
     for (const std::string& name : unknown_runtime_classes_) {
       notes.push_back("RuntimeClass " + name + " is not in the input: no overhead counted");
     }
@@ -265,6 +334,14 @@ class Reader {
   std::unique_ptr<engine::Capacity> capacity_ = engine::MakeCapacity();
   std::map<std::string, std::map<std::string, api::LimitRange>> limit_ranges_;  // namespace, name
   std::map<std::string, api::RuntimeClass> runtime_classes_;
+  struct User {
+    std::string ns;
+    std::string pod;
+    std::shared_ptr<const api::PodShape> shape;
+  };
+  std::vector<User> users_;  // pods on nodes with claims
+  std::set<api::ObjectKey> claims_;
+  std::set<std::pair<std::string, std::string>> generated_;  // pod (ns/name), its claim's name
   std::vector<Wanted> wanted_;
   std::set<std::string> seen_;
   std::set<std::string> unknown_runtime_classes_;

@@ -40,11 +40,14 @@ struct FitReport {
   [[nodiscard]] bool AllFit() const;
 };
 
-// Looks at Nodes, Pods, LimitRanges and RuntimeClasses, and asks for a place for
+// Looks at Nodes, Pods, LimitRanges, RuntimeClasses, and at ResourceSlices, DeviceClasses,
+// ResourceClaims and ResourceClaimTemplates of resource.k8s.io/v1, and asks for a place for
 // - every Job that has pods to start and none that is active,
 // - every Workload without an owner: its podsets are one gang.
 // Pods count against their node as in kube-scheduler: bound and not terminal, terminating ones
-// included. A namespace that is left out is "default". kInvalid names the document, the object and
+// included; devices by the allocations of claims. What is not in the input does not exist: without
+// its ResourceClaimTemplate a gang doesn't fit, and the message says so. A namespace that is left
+// out is "default". kInvalid names the document, the object and
 // the field; so do two objects of one kind and name, and an input without any gang.
 Result<FitReport> Fit(const std::vector<FitDocument>& documents);
 

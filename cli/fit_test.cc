@@ -231,5 +231,150 @@ TEST(FitLineTest, SaysWhatIsWrongWithALine) {
             "items[0]: kind is missing");
 }
 
+std::string Gpus(const std::string& node, int count, const std::string& version = "") {
+  std::string devices;
+  for (int i = 0; i < count; ++i) {
+    devices += (i == 0 ? "" : ", ") + std::string(R"({"name": "gpu-)") + std::to_string(i) + "\"}";
+  }
+  return R"({"kind": "ResourceSlice", )" + version + R"("metadata": {"name": "s-)" + node +
+         R"("}, "spec": {"driver": "gpu.x.y", "nodeName": ")" + node + R"(", "pool": {"name": ")" +
+         node + R"(", "generation": 1, "resourceSliceCount": 1}, "devices": [)" + devices + "]}}";
+}
+
+std::string GpuClass() {
+  return R"({"kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": )"
+         R"({"expression": "device.driver == 'gpu.x.y'"}}]}})";
+}
+
+std::string ClaimSpec(int devices) {
+  return R"({"devices": {"requests": [{"name": "main", "exactly": {"deviceClassName": "gpu", )"
+         R"("allocationMode": "ExactCount", "count": )" +
+         std::to_string(devices) + "}}]}}";
+}
+
+std::string ClaimTemplate(const std::string& name, int devices, const std::string& ns = "team") {
+  return R"({"kind": "ResourceClaimTemplate", "metadata": {"name": ")" + name +
+         R"(", "namespace": ")" + ns + R"("}, "spec": {"spec": )" + ClaimSpec(devices) + "}}";
+}
+
+// A claim of `pod` ("" = of nobody) that holds gpu-0 of the node.
+std::string HeldClaim(const std::string& name, const std::string& node, const std::string& pod) {
+  const std::string owner =
+      pod.empty()
+          ? ""
+          : R"(, "annotations": {"resource.kubernetes.io/pod-claim-name": "gpus"}, )"
+            R"("ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "uid": "u", "controller": true, "name": ")" +
+                pod + "\"}]";
+  return R"({"kind": "ResourceClaim", "metadata": {"name": ")" + name +
+         R"(", "namespace": "team", "uid": ")" + name + "\"" + owner + R"(}, "spec": )" +
+         ClaimSpec(1) +
+         R"(, "status": {"allocation": {"devices": {"results": [{"request": "main", )"
+         R"("driver": "gpu.x.y", "device": "gpu-0", "pool": ")" +
+         node +
+         R"("}]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [{"key": )"
+         R"("metadata.name", "operator": "In", "values": [")" +
+         node + R"("]}]}]}}}})";
+}
+
+// Pods whose claim "gpus" comes from the template, or is the one of that name.
+std::string ClaimJob(const std::string& name, int pods, const std::string& source) {
+  const std::string count = std::to_string(pods);
+  return R"({"kind": "Job", "metadata": {"name": ")" + name +
+         R"(", "namespace": "team"}, "spec": {"parallelism": )" + count + R"(, "completions": )" +
+         count +
+         R"(, "template": {"spec": {"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpus", )" +
+         source + "}]}}}}";
+}
+
+std::string FromTemplate(const std::string& name) {
+  return R"("resourceClaimTemplateName": ")" + name + "\"";
+}
+
+std::string ClaimPod(const std::string& name, const std::string& node) {
+  return R"({"kind": "Pod", "metadata": {"name": ")" + name +
+         R"(", "namespace": "team"}, "spec": {"nodeName": ")" + node +
+         R"(", "containers": [{"name": "c"}], "resourceClaims": [{"name": "gpus", )" +
+         FromTemplate("one") + R"(}]}, "status": {"phase": "Running"}})";
+}
+
+TEST(FitTest, PodsWithClaimsGetNodesAndDevices) {
+  const auto cluster = [](int pods) {
+    return Input({Node("a", 0), Node("b", 0), Gpus("a", 4), Gpus("b", 2), GpuClass(),
+                  ClaimTemplate("two", 2), ClaimJob("train", pods, FromTemplate("two"))});
+  };
+  const auto fits = Fit(cluster(3));
+  ASSERT_TRUE(fits.has_value()) << fits.error().message;
+  EXPECT_EQ(ToText(*fits), "Job team/train: fits\n  main (3 pods): a x 2, b\n");
+  const auto no = Fit(cluster(4));
+  ASSERT_TRUE(no.has_value()) << no.error().message;
+  EXPECT_EQ(no->answers[0].fit.kind, engine::FitKind::kNever);
+  EXPECT_THAT(no->answers[0].fit.message, HasSubstr("gpu"));
+}
+
+TEST(FitTest, DevicesOfAGangThatFitsAreTaken) {
+  EXPECT_THAT(Verdicts(Input({Node("a", 0), Gpus("a", 4), GpuClass(), ClaimTemplate("two", 2),
+                              ClaimJob("first", 1, FromTemplate("two")),
+                              ClaimJob("second", 2, FromTemplate("two")),
+                              ClaimJob("third", 1, FromTemplate("two"))})),
+              ElementsAre("Job team/first Fits", "Job team/second NotNow", "Job team/third Fits"));
+}
+
+TEST(FitTest, AllocatedClaimsHoldTheirDevices) {
+  const auto cluster = [](const std::string& claim) {
+    return Input({Node("a", 0), Gpus("a", 2), GpuClass(), ClaimTemplate("one", 1),
+                  ClaimPod("p", "a"), claim, ClaimJob("train", 2, FromTemplate("one"))});
+  };
+  const auto held = Fit(cluster(HeldClaim("p-gpus", "a", "p")));
+  ASSERT_TRUE(held.has_value()) << held.error().message;
+  EXPECT_EQ(held->answers[0].fit.kind, engine::FitKind::kNotNow);
+  EXPECT_THAT(held->notes, ElementsAre());
+
+  // The claim of the pod isn't there, but somebody else's is.
+  const auto missing = Fit(cluster(HeldClaim("q-gpus", "a", "q")));
+  ASSERT_TRUE(missing.has_value()) << missing.error().message;
+  EXPECT_THAT(missing->notes,
+              ElementsAre("1 Pod with a ResourceClaim that is not in the input: its devices count "
+                          "as free"));
+}
+
+TEST(FitTest, ASharedClaimThatIsAllocatedSaysWherePodsRun) {
+  const auto report = Fit(
+      Input({Node("a", 0), Node("b", 0), Gpus("a", 1), Gpus("b", 1), GpuClass(),
+             HeldClaim("ours", "b", ""), ClaimJob("train", 2, R"("resourceClaimName": "ours")")}));
+  ASSERT_TRUE(report.has_value()) << report.error().message;
+  EXPECT_EQ(ToText(*report), "Job team/train: fits\n  main (2 pods): b x 2\n");
+}
+
+TEST(FitTest, NamesTheTemplateOrClaimThatIsNotThere) {
+  const auto message = [](const std::string& source, const std::string& more) {
+    const auto report =
+        Fit(Input({Node("a", 0), Gpus("a", 2), GpuClass(), more, ClaimJob("train", 1, source)}));
+    EXPECT_TRUE(report.has_value()) << report.error().message;
+    return report ? ToText(*report) : "";
+  };
+  // The template of another namespace is none.
+  EXPECT_EQ(message(FromTemplate("one"), ClaimTemplate("one", 1, "other")),
+            "Job team/train: does not fit: ResourceClaimTemplate team/one does not exist\n");
+  EXPECT_EQ(message(R"("resourceClaimName": "ours")", ClaimTemplate("one", 1)),
+            "Job team/train: does not fit: ResourceClaim team/ours does not exist\n");
+}
+
+TEST(FitTest, AJobAndAWorkloadOfOneNameHoldTheirOwnPlaces) {
+  const std::string workload =
+      R"({"kind": "Workload", "metadata": {"name": "first", "namespace": "team"}, "spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpus", )" +
+      FromTemplate("one") + "}]}}}]}}";
+  EXPECT_THAT(
+      Verdicts(Input({Node("a", 0), Gpus("a", 2), GpuClass(), ClaimTemplate("one", 1),
+                      ClaimJob("first", 1, FromTemplate("one")), workload,
+                      ClaimJob("second", 1, FromTemplate("one"))})),
+      ElementsAre("Job team/first Fits", "Workload team/first Fits", "Job team/second NotNow"));
+}
+
+TEST(FitTest, RefusesOtherVersionsOfDevices) {
+  EXPECT_EQ(Problem(Input({Gpus("a", 1, R"("apiVersion": "resource.k8s.io/v1beta1", )")})),
+            "file.json, document 1: ResourceSlice s-a: apiVersion must be resource.k8s.io/v1, is "
+            "resource.k8s.io/v1beta1");
+}
+
 }  // namespace
 }  // namespace tutti::cli
