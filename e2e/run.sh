@@ -59,7 +59,7 @@ trap 'rm -rf "$report"' EXIT
 go build -trimpath -o "$report/report" ./report
 # The module of its own with kube-scheduler in it, if a test of it is asked for.
 agreement=
-if [[ $part != unit ]] && printf 'TestSchedulerAgreement\nTestSchedulerAgreementPodRules\nTestOracle\n' | grep -Eq -- "${pattern%%/*}"; then
+if [[ $part != unit ]] && printf 'TestSchedulerAgreement\nTestSchedulerAgreementPodRules\nTestSchedulerAgreementDevices\nTestOracle\n' | grep -Eq -- "${pattern%%/*}"; then
   agreement=1
 fi
 case $part in

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/features" // registers the gates
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"tutti.dev/e2e/randomcase"
 )
 
 const group = "gang"
@@ -42,6 +45,7 @@ var gates = sync.OnceValue(func() error {
 type Outcome struct {
 	Nodes   map[string]string // node by pod, of those that were bound
 	Refused map[string]string // what the scheduler said, by pod
+	Astray  map[string]string // pods on nodes where a claim of theirs can't be used
 }
 
 // Placed says whether every pod was bound.
@@ -65,9 +69,10 @@ func (o Outcome) FirstRefusal() string {
 
 type event struct{ pod, node, message string }
 
-// Schedule lets the scheduler place `gang` once. Pods of a gang of more than one must be in the group
-// `gang`; its PodGroup asks for all of them. Pods are defaulted as the API server does.
-func Schedule(parent context.Context, nodes []*corev1.Node, pods, gang []*corev1.Pod) (Outcome, error) {
+// Schedule lets the scheduler place `gang` once on the cluster of the case. Pods of a gang of more than one
+// must be in the group `gang`; its PodGroup asks for all of them. Pods are defaulted as the API server does,
+// and have the claims that the resourceclaim controller would make.
+func Schedule(parent context.Context, c *randomcase.Case, gang []*corev1.Pod) (Outcome, error) {
 	if err := gates(); err != nil {
 		return Outcome{}, err
 	}
@@ -95,7 +100,20 @@ func Schedule(parent context.Context, nodes []*corev1.Node, pods, gang []*corev1
 		return true, &corev1.Pod{}, nil
 	})
 
-	factory := scheduler.NewInformerFactory(client, 0)
+	var lock sync.Mutex
+	allocated := map[string]*resourcev1.ResourceClaim{} // of the gang, by name
+	for _, claim := range c.Devices.Claims {
+		if claim.Namespace == randomcase.Namespace && claim.Status.Allocation != nil {
+			allocated[claim.Name] = claim
+		}
+	}
+	acceptClaims(client, func(claim *resourcev1.ResourceClaim) {
+		lock.Lock()
+		defer lock.Unlock()
+		allocated[claim.Name] = claim
+	})
+
+	factory := newClaimFactory(scheduler.NewInformerFactory(client, 0))
 	sched, err := scheduler.New(ctx, client, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithParallelism(1)) // nodes are seen in one order: a case has one answer
@@ -122,10 +140,10 @@ func Schedule(parent context.Context, nodes []*corev1.Node, pods, gang []*corev1
 			Name: name, Labels: map[string]string{corev1.LabelMetadataName: name},
 		}})
 	}
-	for _, node := range nodes {
+	for _, node := range c.Nodes {
 		sched.Cache.AddNode(logger, node.DeepCopy())
 	}
-	for _, pod := range pods {
+	for _, pod := range c.Pods {
 		// The scheduler's watch leaves these out.
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
@@ -138,6 +156,9 @@ func Schedule(parent context.Context, nodes []*corev1.Node, pods, gang []*corev1
 		if err := namespace(pod.Namespace); err != nil {
 			return Outcome{}, err
 		}
+	}
+	if err := factory.addDevices(&c.Devices, c.ClaimsOf(gang)); err != nil {
+		return Outcome{}, err
 	}
 	if len(gang) > 1 {
 		if err := factory.Scheduling().V1alpha2().PodGroups().Informer().GetIndexer().Add(&schedulingv1alpha2.PodGroup{
@@ -178,5 +199,8 @@ func Schedule(parent context.Context, nodes []*corev1.Node, pods, gang []*corev1
 			return out, fmt.Errorf("%d pods were bound, %d refused, of %d: %w", len(out.Nodes), len(out.Refused), len(gang), ctx.Err())
 		}
 	}
-	return out, nil
+	lock.Lock()
+	defer lock.Unlock()
+	out.Astray, err = astray(c, gang, out.Nodes, allocated)
+	return out, err
 }

@@ -32,6 +32,7 @@ type Case struct {
 	Nodes    []*corev1.Node
 	Pods     []*corev1.Pod
 	PodSets  []PodSet
+	Devices  Devices
 	Features []string // what the gang or the cluster uses, sorted
 }
 
@@ -55,7 +56,13 @@ func (c *Case) String() string {
 			requests = append(requests, fmt.Sprintf("%s=%s", name, quantity.String()))
 		}
 		slices.Sort(requests)
+		for _, claim := range s.Template.Spec.ResourceClaims {
+			requests = append(requests, c.Devices.describe(claim))
+		}
 		sets = append(sets, fmt.Sprintf("%d x {%s}", s.Count, strings.Join(requests, " ")))
+	}
+	if len(c.Devices.Slices) > 0 {
+		sets = append(sets, fmt.Sprintf("(%d slices, %d claims)", len(c.Devices.Slices), len(c.Devices.Claims)))
 	}
 	return fmt.Sprintf("seed %d: %d nodes, %d pods on them, gang of %s, uses %s",
 		c.Seed, len(c.Nodes), len(c.Pods), strings.Join(sets, " + "), strings.Join(c.Features, ", "))
@@ -73,6 +80,7 @@ func (c *Case) Items() []any {
 	for _, pod := range c.Pods {
 		items = append(items, pod)
 	}
+	items = append(items, c.Devices.items()...)
 	return append(items, c.gang())
 }
 
@@ -153,18 +161,18 @@ func (c *Case) GangPods(group string, plan []Slot, steering Steering) []*corev1.
 			out = append(out, pod)
 		}
 	}
+	// The scheduler takes unlike pods in one of the orders that it may take, a random one of the seed: by
+	// itself it takes pods of equal priority in the order of a Go map.
 	if c.Mixed() {
-		c.order(out)
+		Order(out, rand.New(rand.NewPCG(c.Seed, 20262)).Perm(len(out)))
 	}
 	return out
 }
 
-// order makes the scheduler take unlike pods in one of the orders that it may take, a random one of the
-// seed: by itself it takes pods of equal priority in the order of a Go map. Nobody is preempted for them.
-func (c *Case) order(pods []*corev1.Pod) {
-	random := rand.New(rand.NewPCG(c.Seed, 20262))
+// Order makes the scheduler take the pods in this order of their indexes. Nobody is preempted for them.
+func Order(pods []*corev1.Pod, order []int) {
 	never := corev1.PreemptNever
-	for place, i := range random.Perm(len(pods)) {
+	for place, i := range order {
 		priority := -int32(place) - 1
 		pods[i].Spec.Priority, pods[i].Spec.PreemptionPolicy = &priority, &never
 	}

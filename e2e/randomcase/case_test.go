@@ -18,7 +18,7 @@ func text(t *testing.T, c *Case) string {
 
 func TestASeedIsOneCase(t *testing.T) {
 	for seed := range uint64(50) {
-		o := Options{PodRules: seed%2 == 0}
+		o := Options{PodRules: seed%2 == 0, Devices: seed%3 == 0}
 		if first, second := text(t, Generate(seed, o)), text(t, Generate(seed, o)); first != second {
 			t.Fatalf("seed %d gave two cases:\n%s\n%s", seed, first, second)
 		}
@@ -49,6 +49,68 @@ func TestCasesUseEveryFeature(t *testing.T) {
 	}
 	if !nodes[2] || len(nodes) < 30 {
 		t.Errorf("only %d sizes of cluster, 2 nodes: %t", len(nodes), nodes[2])
+	}
+}
+
+func TestCasesWithDevicesUseEveryFeature(t *testing.T) {
+	have := map[string]int{}
+	for seed := range uint64(1000) {
+		c := Generate(seed, Options{Devices: true})
+		for _, feature := range c.Features {
+			have[feature]++
+		}
+		claims := 0
+		for _, s := range c.PodSets {
+			claims += len(s.Template.Spec.ResourceClaims)
+		}
+		if claims == 0 || len(c.Nodes) > 16 {
+			t.Fatalf("%s", c)
+		}
+		pools := map[string]string{} // driver by pool
+		for _, s := range c.Devices.Slices {
+			if driver, have := pools[s.Spec.Pool.Name]; have && driver != s.Spec.Driver {
+				t.Fatalf("seed %d: pool %s is one of %s and of %s", seed, s.Spec.Pool.Name, driver, s.Spec.Driver)
+			}
+			pools[s.Spec.Pool.Name] = s.Spec.Driver
+		}
+	}
+	for _, feature := range []string{
+		"two drivers", "two pools", "pools of several slices", "nodes per device", "devices of several nodes",
+		"incomplete pools", "invalid pools", "old slices", "device taints", "device tolerations", "partitions",
+		"shared devices", "asked capacity", "allocated claims", "admin access", "admin access of others",
+		"all devices", "first available", "selectors", "selectors with errors", "several requests", "two claims",
+		"match attribute", "distinct attribute", "shared claim to allocate", "shared claim, allocated", "mixed",
+	} {
+		if have[feature] < 10 {
+			t.Errorf("%d of 1000 cases use %s", have[feature], feature)
+		}
+	}
+}
+
+// One claim for each pod and template, as the resourceclaim controller makes them.
+func TestPodsGetClaimsOfTheirOwn(t *testing.T) {
+	for seed := range uint64(100) {
+		c := Generate(seed, Options{Devices: true})
+		pods := c.GangPods("g", nil, Unsteered)
+		made := map[string]bool{}
+		for _, claim := range c.ClaimsOf(pods) {
+			if made[claim.Name] || len(claim.Spec.Devices.Requests) == 0 {
+				t.Fatalf("seed %d: claim %s is there twice, or empty", seed, claim.Name)
+			}
+			made[claim.Name] = true
+		}
+		named := 0
+		for _, pod := range pods {
+			for _, status := range pod.Status.ResourceClaimStatuses {
+				if !made[*status.ResourceClaimName] {
+					t.Fatalf("seed %d: pod %s has claim %s, which nobody made", seed, pod.Name, *status.ResourceClaimName)
+				}
+				named++
+			}
+		}
+		if named != len(made) {
+			t.Fatalf("seed %d: %d claims for %d uses", seed, len(made), named)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ const (
 type Options struct {
 	MaxNodes int  // default 60
 	PodRules bool // rules between pods as well: affinity, spreading
+	Devices  bool // pods ask for devices by claim; the nodes are fewer, and other requests mostly small
 }
 
 type generator struct {
@@ -40,10 +41,16 @@ type generator struct {
 func Generate(seed uint64, o Options) *Case {
 	if o.MaxNodes == 0 {
 		o.MaxNodes = 60
+		if o.Devices {
+			o.MaxNodes = 16
+		}
 	}
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 20261)), c: &Case{Seed: seed}, options: o, features: map[string]bool{}}
 	g.nodes()
 	g.pods()
+	if o.Devices {
+		g.devices()
+	}
 	g.gang()
 	for feature := range g.features {
 		g.c.Features = append(g.c.Features, feature)
@@ -264,14 +271,25 @@ func (g *generator) gang() {
 			s.Name = "main"
 		}
 		spec := &s.Template.Spec
-		g.requests(spec, machine, pick(g, 1, 2, 4))
-		g.moreContainers(spec)
-		g.limitsOnly(spec)
-		g.placementRules(spec)
+		if g.options.Devices && g.chance(80) {
+			spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: quantity("10m")}
+		} else {
+			g.requests(spec, machine, pick(g, 1, 2, 4))
+			g.moreContainers(spec)
+			g.limitsOnly(spec)
+			g.placementRules(spec)
+		}
+		if g.options.Devices {
+			g.claims(&s)
+		}
 		if g.options.PodRules {
 			g.podRules(&s)
 		}
-		s.Count = max(g.count(spec)/int32(sets), 1)
+		room := g.count(spec)
+		if g.options.Devices {
+			room = min(room, int32(1+g.IntN(2*len(g.c.Nodes))))
+		}
+		s.Count = max(room/int32(sets), 1)
 		g.c.PodSets = append(g.c.PodSets, s)
 	}
 }
