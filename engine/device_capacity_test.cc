@@ -374,6 +374,26 @@ TEST_F(DeviceCapacityTest, ASharedClaimOfLocalDevicesKeepsAllItsPodsOnOneNode) {
   EXPECT_EQ(Check(MakeGang("ns/train", 4, shape)).kind, FitKind::kNever);
 }
 
+// If the pods with a claim of their own come first, the shared one gets the other device.
+TEST_F(DeviceCapacityTest, AClaimSharedByUnlikePodsIsNotCalledImpossibleForOneOrderOfThem) {
+  capacity_->SetNode(MakeNode("n1", {{"cpu", 8000}}));
+  Slice(MakeSlice("s", "n1",
+                  {MakeDevice("a", {{"size", "big"}}), MakeDevice("b", {{"size", "small"}})}));
+  Template("big", MakeClaim({Exact("gpu", 1, "gpu",
+                                   {"device.attributes[\"gpu.example.com\"].size == \"big\""})}));
+  capacity_->SetResourceClaim(Claim("ours", MakeClaim({Exact("gpu")})), "", "");
+  auto only_ours = MakeShape({{"cpu", 100}});
+  only_ours->claims.push_back({"ours", "ours", ""});
+  Gang gang = MakeGang("ns/train", 1, only_ours);
+  gang.pod_sets.push_back({"second", 1, nullptr, {}, {}});
+  auto own_too = PodWith({"big"}, 200);
+  own_too->claims.push_back({"ours", "ours", ""});
+  gang.pod_sets[1].shape = own_too;
+  const FitResult result = Check(gang);
+  EXPECT_EQ(result.kind, FitKind::kNotNow) << result.message;
+  EXPECT_THAT(result.message, HasSubstr("no arrangement was found within the limit"));
+}
+
 TEST_F(DeviceCapacityTest, ASharedClaimOfADomainKeepsItsPodsInTheDomain) {
   for (const std::string rack : {"a", "b"}) {
     for (int i = 0; i < 2; ++i)

@@ -572,6 +572,8 @@ class DeviceSearcher {
                                                           std::move(uses), claim.node_selector});
         Fix(s, claim.node_selector);
       }
+      // Unlike pods may come first, and the claim get other devices.
+      gave_up_ |= !hopeless && gang_.kinds_.size() > 1;
       if (!hopeless && tried.insert(signature).second) {
         SearchResult found = Anchor(problem, kind + 1);
         if (found.end == SearchEnd::kFound || !out_.problem.empty())
