@@ -39,6 +39,8 @@ const (
 	gaveUp      = "Tutti: no within the limit of its search; the scheduler finds a place"
 	fitsAstray  = "both: fits; the scheduler binds pods where the claim that they share can't be used"
 	strayed     = "Tutti: no; the scheduler binds pods where the claim that they share can't be used"
+	errorAhead  = "Tutti: no, a selector ends in an error on a node that is nearly used up; the scheduler gets by without asking it"
+	timedOut    = "the scheduler runs out of time: 10 s for the devices of one node"
 	wrongFits   = "WRONG: Tutti says fits, and the scheduler refuses even its plan"
 	wrongNo     = "WRONG: Tutti says no, and the scheduler places all"
 	wrongGreedy = "WRONG: equal pods without rules between pods, Tutti says fits, the scheduler places none"
@@ -216,6 +218,8 @@ func compare(t *testing.T, fitter *randomcase.Fitter, seed uint64, options rando
 			return fitsAstray, nil
 		case o.Placed():
 			return agreeFits, nil
+		case outOfTime(o):
+			return timedOut, nil
 		}
 		if pinned == nil {
 			outcome, err := schedule(randomcase.Pinned)
@@ -255,16 +259,29 @@ func classWithoutPlan(r *result) string {
 		return wrongPart
 	case !r.answer.No() && r.plain.Placed():
 		return leftPlaced
+	case outOfTime(r.plain):
+		return timedOut
 	case !r.answer.No():
 		return leftRefused
 	case !r.plain.Placed():
 		return agreeNo
 	case len(r.plain.Astray) > 0:
 		return strayed
+	case r.c.Uses("selectors with errors") && strings.Contains(r.answer.Message, "no such key: nvlink"):
+		return errorAhead
 	case strings.Contains(r.answer.Message, "within the limit of the search"):
 		return gaveUp
 	}
 	return wrongNo
+}
+
+func outOfTime(o Outcome) bool {
+	for _, message := range o.Refused {
+		if strings.Contains(message, "timed out trying to allocate devices") {
+			return true
+		}
+	}
+	return false
 }
 
 func rulesBetweenPods(c *randomcase.Case) bool {
