@@ -305,7 +305,7 @@ class Core {
   std::map<std::string, engine::CapacityMode> capacity_modes_;  // as told to the engine
   bool capacity_modes_stale_ = true;
   engine::DeviceQuota device_quota_;
-  std::set<api::ObjectKey> units_with_devices_;  // those that ask for some, or did once
+  std::set<api::ObjectKey> units_with_devices_;  // of units_: ask for some, or did once
   uint64_t context_version_ = 1;                 // of limit ranges and runtime classes
   uint64_t next_token_ = 1;
   bool synced_ = false;

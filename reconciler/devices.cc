@@ -20,13 +20,8 @@ void Core::DevicesChanged(uint64_t version_before) {
   if (engine_->capacity().DeviceVersion() == version_before) {
     return;
   }
-  for (auto it = units_with_devices_.begin(); it != units_with_devices_.end();) {
-    if (!units_.contains(*it)) {
-      it = units_with_devices_.erase(it);
-      continue;
-    }
-    Dirty(*it);
-    ++it;
+  for (const api::ObjectKey& key : units_with_devices_) {
+    Dirty(key);
   }
 }
 

@@ -104,6 +104,7 @@ void Core::Forget(const api::ObjectKey& key) {
       units_of_preset_.erase(preset);
     }
   }
+  units_with_devices_.erase(key);
   units_.erase(found);
 }
 
