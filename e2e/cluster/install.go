@@ -55,7 +55,8 @@ func RenderChart(ctx context.Context, values map[string]any, extraArgs ...string
 	return out.Bytes(), nil
 }
 
-// InstallTutti applies crds/ and the rendered chart, without the objects that make pods.
+// InstallTutti applies crds/ and the rendered chart, without the objects that make pods, and returns
+// when the API server acts on the policies.
 func (c *Cluster) InstallTutti(ctx context.Context, values map[string]any) error {
 	repo, err := RepoDir()
 	if err != nil {
@@ -99,6 +100,13 @@ func (c *Cluster) InstallTutti(ctx context.Context, values map[string]any) error
 		objects = append(objects, object)
 	}
 	if err := c.Apply(ctx, objects...); err != nil {
+		return err
+	}
+	mutatingAPI := "admissionregistration.k8s.io/v1"
+	if len(minors[c.Minor].policyRuntime) > 0 {
+		mutatingAPI = "admissionregistration.k8s.io/v1beta1"
+	}
+	if err := c.waitForPolicies(ctx, mutatingAPI); err != nil {
 		return err
 	}
 	return c.CheckPolicies(ctx)

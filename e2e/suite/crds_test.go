@@ -6,7 +6,6 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -176,7 +175,6 @@ func TestCRDsAcceptGoodAndRefuseBadObjects(t *testing.T) {
 	if err := c.InstallTutti(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicies(t, c)
 
 	for _, dir := range []string{"good", "bad"} {
 		files, err := filepath.Glob(filepath.Join(crds, "testdata", dir, "*.yaml"))
@@ -316,51 +314,4 @@ func manifest(t *testing.T, text string) *unstructured.Unstructured {
 		t.Fatalf("%d objects, not one: %s", len(objects), text)
 	}
 	return objects[0]
-}
-
-// waitForPolicies waits until the API server acts on the chart's policies: it reads them a moment
-// after they are stored. Every validating policy on our kinds, and the two sorts on Jobs.
-func waitForPolicies(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	probes := []struct{ object, refusal string }{
-		{"{apiVersion: kueue.x-k8s.io/v1beta2, kind: AdmissionCheck, metadata: {name: probe}, spec: {controllerName: kueue.x-k8s.io/multikueue}}", "not supported"},
-		{"{apiVersion: kueue.x-k8s.io/v1beta2, kind: ResourceFlavor, metadata: {name: probe}, spec: {nodeLabels: {a: b c}}}", "spec.nodeLabels"},
-		{"{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: probe}, spec: {namespaceSelector: {matchLabels: {a: b c}}}}", "spec.namespaceSelector"},
-		{"{apiVersion: kueue.x-k8s.io/v1beta2, kind: Cohort, metadata: {name: probe}, spec: {resourceGroups: [{coveredResources: [a b], flavors: [{name: f, resources: [{name: a b, nominalQuota: 1}]}]}]}}", "not a resource name"},
-		{"{apiVersion: kueue.x-k8s.io/v1beta2, kind: Workload, metadata: {name: probe, namespace: default}, spec: {podSets: [{template: {metadata: {labels: {a: b c}}, spec: {containers: [{name: c}]}}}]}}", "template.metadata"},
-		{"{apiVersion: batch/v1, kind: Job, metadata: {name: probe, namespace: default, labels: {kueue.x-k8s.io/queue-name: Bad}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}", "is not the name of a LocalQueue"},
-		{"{apiVersion: batch/v1, kind: Job, metadata: {name: probe, namespace: default}, spec: {template: {metadata: {labels: {tutti.dev/pod-group: g}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}", "only the queue controller may set this label"},
-		{"{apiVersion: v1, kind: Pod, metadata: {name: probe, namespace: default, labels: {tutti.dev/pod-group: g}}, spec: {containers: [{name: c, image: i}]}}", "only the Job controller may create pods"},
-	}
-	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	for _, probe := range probes {
-		object := manifest(t, probe.object)
-		resource, err := c.Resource(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, 20*time.Second, "the policy that says "+probe.refusal, func(ctx context.Context) (bool, error) {
-			_, err := resource.Create(ctx, object, dry)
-			if err == nil {
-				return false, errors.New("accepted")
-			}
-			if !strings.Contains(err.Error(), probe.refusal) {
-				return false, err
-			}
-			return true, nil
-		})
-	}
-	held := manifest(t, strings.ReplaceAll(probes[5].object, "Bad", "good"))
-	resource, err := c.Resource(held)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 20*time.Second, "the policy that holds Jobs", func(ctx context.Context) (bool, error) {
-		stored, err := resource.Create(ctx, held, dry)
-		if err != nil {
-			return false, err
-		}
-		suspended, _, err := unstructured.NestedBool(stored.Object, "spec", "suspend")
-		return suspended, err
-	})
 }

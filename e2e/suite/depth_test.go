@@ -27,7 +27,6 @@ func TestDeepQueue(t *testing.T) {
 	if err := c.InstallTutti(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicies(t, c)
 	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
 		t.Fatal(err)
 	}

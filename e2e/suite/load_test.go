@@ -64,7 +64,6 @@ func teamsCluster(t *testing.T, o cluster.Options, nodes cluster.NodeSpec, teams
 	if err := c.ApplyYAML(ctx, manifests); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicies(t, c)
 	return c
 }
 

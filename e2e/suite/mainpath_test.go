@@ -44,7 +44,6 @@ func TestMainPath(t *testing.T) {
 	if err := c.InstallTutti(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicies(t, c)
 	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,6 @@ import (
 
 func TestPoliciesGiveJobsTheDefaultQueue(t *testing.T) {
 	c, p := installForPeople(t, cluster.Options{NoKwok: true}, nil)
-	waitForPolicies(t, c)
 	ctx := t.Context()
 	users := p.user.BatchV1().Jobs("team")
 
@@ -192,7 +191,6 @@ func holdBesideAWebhook(t *testing.T, labelsFromWebhooks bool) {
 	c, p := installForPeople(t, cluster.Options{NoKwok: true}, map[string]any{
 		"policies": map[string]any{"labelsFromWebhooks": labelsFromWebhooks},
 	})
-	waitForPolicies(t, c)
 	users := p.user.BatchV1().Jobs("team")
 	const (
 		resumes = `[{"op":"add","path":"/spec/suspend","value":false}]`

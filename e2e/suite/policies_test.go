@@ -126,7 +126,6 @@ func refusedWith(t *testing.T, err error, words string) {
 
 func TestPolicies(t *testing.T) {
 	c, p := installForPeople(t, cluster.Options{NoKwok: true}, nil)
-	waitForPolicies(t, c)
 	t.Run("hold queued Jobs", func(t *testing.T) { holdQueuedJobs(t, c, p) })
 	t.Run("refuse bad labels of Jobs", func(t *testing.T) { refuseBadLabels(t, p) })
 	t.Run("put pods into their group", func(t *testing.T) { putPodsIntoTheirGroup(t, c, p) })
@@ -554,7 +553,6 @@ func putPodsIntoTheirGroup(t *testing.T, c *cluster.Cluster, p people) {
 
 func TestPoliciesWithoutTheGangAPIStartLabelledPodsPlainly(t *testing.T) {
 	c, p := installForPeople(t, cluster.Options{NoKwok: true, GatesOff: true}, nil)
-	waitForPolicies(t, c)
 	mustCreate(t, p.user.BatchV1().Jobs("team"), queued("plain"))
 	if _, err := merge(t.Context(), p.operator.BatchV1().Jobs("team"), "plain", release("g")); err != nil {
 		t.Fatal(err)

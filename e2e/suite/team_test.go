@@ -55,7 +55,6 @@ func installOn(t *testing.T, c *cluster.Cluster, nodes cluster.NodeSpec, queues 
 	if err := c.InstallTutti(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicies(t, c)
 	if nodes.Count > 0 {
 		if _, err := c.AddNodes(ctx, nodes); err != nil {
 			t.Fatal(err)
