@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/core.h"
 
+#include <algorithm>
+
 #include "api/decode.h"
 #include "api/pod_requests.h"
 
@@ -64,6 +66,13 @@ Result<Pod> PodFromJson(const Json& json) {
   }
   out.shape = InternShape(std::move(*shape));
   return out;
+}
+
+bool PodAffinityTerm::Matches(const std::string& ns, const StringMap& ns_labels,
+                              const StringMap& labels) const {
+  return (std::binary_search(namespaces.begin(), namespaces.end(), ns) ||
+          namespace_selector.Matches(ns_labels)) &&
+         selector.Matches(labels);
 }
 
 Result<Node> NodeFromJson(const Json& json) {

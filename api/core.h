@@ -87,6 +87,38 @@ struct ContainerResource {
   auto operator<=>(const ContainerResource&) const = default;
 };
 
+// A term of required inter-pod affinity or anti-affinity; label keys are merged (pod_rules.h).
+struct PodAffinityTerm {
+  std::string topology_key;
+  LabelSelector selector;
+  std::vector<std::string> namespaces;  // sorted
+  LabelSelector namespace_selector;     // by labels of the namespace, besides the names
+  bool operator==(const PodAffinityTerm&) const = default;
+  [[nodiscard]] bool Matches(const std::string& ns, const StringMap& ns_labels,
+                             const StringMap& labels) const;
+};
+
+// A topology spread constraint with DoNotSchedule.
+struct SpreadConstraint {
+  std::string topology_key;
+  LabelSelector selector;   // over pods of the same namespace
+  int32_t max_skew = 1;     // > 0
+  int32_t min_domains = 1;  // > 0
+  bool honor_affinity = true;
+  bool honor_taints = false;
+  bool operator==(const SpreadConstraint&) const = default;
+};
+
+// Rules about other pods, and what of the pod itself they may match.
+struct PodRules {
+  std::string ns;
+  StringMap labels;  // without those that differ from pod to pod
+  std::vector<PodAffinityTerm> affinity;
+  std::vector<PodAffinityTerm> anti_affinity;
+  std::vector<SpreadConstraint> spread;
+  bool operator==(const PodRules&) const = default;
+};
+
 // What placing one pod takes: the result of all defaulting (see pod_requests.h). Equal shapes are
 // shared, so a gang of identical pods has one pointer.
 struct PodShape {
@@ -100,10 +132,11 @@ struct PodShape {
   std::string node_name;                               // preset spec.nodeName
   std::vector<PodClaim> claims;                        // in the pod's order
   std::vector<ContainerResource> container_resources;  // in the order of the containers
+  bool has_pod_affinity = false;                       // required inter-pod (anti)affinity
+  bool has_topology_spread = false;                    // DoNotSchedule constraints
+  std::optional<PodRules> rules;  // these two; nothing though there are some: can't be read
   // Things the scheduler checks that Tutti leaves to it; each is said in the pending message.
-  bool has_pod_affinity = false;     // required inter-pod (anti)affinity
-  bool has_topology_spread = false;  // DoNotSchedule constraints
-  bool has_volumes_claims = false;   // persistentVolumeClaim or ephemeral volumes
+  bool has_volumes_claims = false;  // persistentVolumeClaim or ephemeral volumes
   bool has_scheduling_gates = false;
   bool operator==(const PodShape&) const = default;
 };

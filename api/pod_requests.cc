@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "api/decode.h"
+#include "api/pod_rules.h"
 
 namespace tutti::api {
 namespace {
@@ -289,7 +290,7 @@ void ReadContainerResources(const PodSpec& spec, std::vector<ContainerResource>&
   }
 }
 
-Status ReadPlacement(const Json& pod, const PodSpec& parsed, PodShape& out) {
+Status ReadPlacement(const Json& pod, const PodSpec& parsed, const std::string& ns, PodShape& out) {
   const Json& spec = pod["spec"];
   out.node_selector = StringMapFromJson(spec["nodeSelector"]);
   Result<std::vector<Toleration>> tolerations = TolerationsFromJson(spec["tolerations"]);
@@ -324,13 +325,7 @@ Status ReadPlacement(const Json& pod, const PodSpec& parsed, PodShape& out) {
   out.node_name = spec["nodeName"].AsString();
 
   const auto non_empty = [](const Json& list) { return !list.AsArray().empty(); };
-  out.has_pod_affinity = non_empty(affinity["podAffinity"][kRequired]) ||
-                         non_empty(affinity["podAntiAffinity"][kRequired]);
-  for (const Json& constraint : spec["topologySpreadConstraints"].AsArray()) {
-    if (constraint["whenUnsatisfiable"].AsString() != "ScheduleAnyway") {
-      out.has_topology_spread = true;
-    }
-  }
+  ReadRules(pod, ns, out);
   for (const Json& volume : spec["volumes"].AsArray()) {
     if (volume.Has("persistentVolumeClaim") || volume.Has("ephemeral")) {
       out.has_volumes_claims = true;
@@ -451,6 +446,13 @@ size_t HashOf(const PodShape& shape) {
   mix(shape.container_resources.size());
   mix(text(shape.scheduler_name));
   mix(text(shape.node_name));
+  if (shape.rules) {
+    mix(text(shape.rules->ns));
+    for (const auto& [key, value] : shape.rules->labels) {
+      mix(text(key));
+      mix(text(value));
+    }
+  }
   return hash;
 }
 
@@ -474,7 +476,7 @@ Result<PodShape> ShapeOf(const Json& pod, const PodContext& context) {
     }
     out.requests.emplace_hint(out.requests.end(), resource, ToAmount(resource, quantity));
   }
-  TRY(ReadPlacement(pod, spec, out));
+  TRY(ReadPlacement(pod, spec, context.ns, out));
   return out;
 }
 
@@ -488,7 +490,7 @@ Result<PodShape> ShapeOfRunning(const Json& pod) {
   ApplyStatus(pod["status"], spec);
   PodShape out;
   out.requests = ToAmounts(TotalRequests(spec));
-  TRY(ReadPlacement(pod, spec, out));
+  TRY(ReadPlacement(pod, spec, pod["metadata"]["namespace"].AsString(), out));
   out.node_name.clear();
   return out;
 }

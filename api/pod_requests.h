@@ -17,6 +17,7 @@ namespace tutti::api {
 struct PodContext {
   std::vector<const LimitRange*> limit_ranges;  // of the namespace, in name order
   const RuntimeClass* runtime_class = nullptr;  // the one that the template names, if it exists
+  std::string ns;                               // of the pods
   // Where the template is, for messages: spec.podSets[0].template, or "" for a Pod.
   std::string path = "spec.template";
 };

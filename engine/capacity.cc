@@ -20,6 +20,7 @@
 #include "engine/gang_fit.h"
 #include "engine/in_flight.h"
 #include "engine/node_filter.h"
+#include "engine/placement_rules.h"
 
 namespace tutti::engine {
 namespace {
@@ -39,11 +40,16 @@ struct Query {
   std::vector<int32_t> ids;        // -1: no node or pod ever had it
   std::vector<KindQuery> kinds;
   std::vector<NodeFilter> filters;
-  std::vector<Verdict> verdicts;  // nodes x kinds
+  std::vector<Verdict> verdicts;        // nodes x kinds
+  std::optional<PlacementRules> rules;  // of the only kind
   std::string undecided;
   FitProblem kinds_only;        // kinds and clash; FillNodes adds the nodes
   std::vector<char> delegated;  // by resource: where a node has none, devices stand for it
   std::shared_ptr<const GangDevices> devices;  // null: no pod needs any
+
+  void Undecided(const std::string& what) {
+    undecided += (undecided.empty() ? "left to the scheduler: " : "; ") + what;
+  }
 };
 
 class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBins {
@@ -98,9 +104,13 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   uint64_t DeviceVersion() const override { return charge_version_; }
   void SetPod(const std::string& uid, const std::string& node,
               std::shared_ptr<const api::PodShape> shape, const std::string& gang,
-              const std::string& pod_set) override {
-    ledger_.SetPod(uid, node, *shape, gang, pod_set);
+              const std::string& pod_set, const PodIdentity& who) override {
+    ledger_.SetPod(uid, node, *shape, gang, pod_set, who);
   }
+  void SetNamespace(const std::string& name, const api::StringMap& labels) override {
+    ledger_.SetNamespace(name, labels);
+  }
+  void RemoveNamespace(const std::string& name) override { ledger_.RemoveNamespace(name); }
   void RemovePod(const std::string& uid) override { ledger_.RemovePod(uid); }
   FitResult Check(const Gang& gang) const override;
   FlightResult CheckFlights(const Gang& gang) const override;
@@ -139,6 +149,9 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   std::string Explain(const Gang& gang, const Query& query, const FitProblem& now,
                       const FitProblem& empty, FitFacts facts,
                       const std::vector<int64_t>& placed) const;
+  static SearchResult Ruled(const Query& query, const FitProblem& problem,
+                            const std::vector<int64_t>& caps, Basis basis);
+  FitResult RuledOut(const Query& query, int64_t placed) const;
   KindFacts FactsOf(const Gang& gang, const Query& query, const FitProblem& now,
                     const FitProblem& empty, size_t kind, bool never) const;
   std::vector<std::string> Holders(const Query& query, size_t kind, int32_t resource) const;
@@ -254,9 +267,8 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
   }
   if (query.kinds.empty())
     return std::nullopt;
-  for (const std::string& rules : undecided) {
-    query.undecided += (query.undecided.empty() ? "left to the scheduler: " : "; ") + rules;
-  }
+  for (const std::string& rules : undecided)
+    query.Undecided(rules);
 
   for (const std::string& name : names) {
     query.names.push_back(name);
@@ -291,6 +303,15 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
     for (const KindQuery& other : query.kinds) {
       problem.clash.push_back(PortsClash(query.kinds[k].ports, other.ports) ? 1 : 0);
     }
+  }
+
+  const bool rules = std::any_of(query.kinds.begin(), query.kinds.end(), [](const auto& kind) {
+    return kind.first->shape->rules.has_value();
+  });
+  if (rules && query.kinds.size() == 1) {
+    query.rules.emplace(ledger_, *query.kinds[0].first, query.filters[0]);
+  } else if (rules) {
+    query.Undecided("rules of unlike pods about each other");
   }
 
   const std::vector<const NodeState*>& nodes = Nodes();
@@ -344,18 +365,28 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
 }
 
 FitResult CapacityImpl::Check(const Gang& gang) const {
-  const std::optional<Query> query = Prepare(gang);
+  std::optional<Query> query = Prepare(gang);
   if (!query)
     return {};
   FitProblem now = FillNodes(*query, Basis::kNow);
   const std::vector<int64_t> caps = now.cap;
   DeviceSearch searched = Find(*query, now, Basis::kNow);
-  const SearchResult& found = searched.result;
+  SearchResult& found = searched.result;
   FitResult result;
   if (!searched.problem.empty()) {
     result.kind = searched.problem_kind;
     result.message = std::move(searched.problem);
     return result;
+  }
+  if (query->rules && found.end == SearchEnd::kFound) {
+    SearchResult ruled = Ruled(*query, now, caps, Basis::kNow);
+    if (ruled.end == SearchEnd::kImpossible)
+      return RuledOut(*query, ruled.placed[0]);
+    if (ruled.end == SearchEnd::kFound && query->devices == nullptr)
+      found = std::move(ruled);
+    else
+      query->Undecided(query->rules->Text() +
+                       (ruled.end == SearchEnd::kFound ? " with devices" : ""));
   }
   if (found.end == SearchEnd::kFound) {
     result.kind = query->undecided.empty() ? FitKind::kFits : FitKind::kUndecided;
@@ -369,6 +400,10 @@ FitResult CapacityImpl::Check(const Gang& gang) const {
   const std::vector<int64_t> empty_caps = empty.cap;
   const bool same = query->devices == nullptr && empty.free == now.free && empty.cap == now.cap;
   const SearchResult when_empty = same ? found : Find(*query, empty, Basis::kEmpty).result;
+  if (query->rules && when_empty.end == SearchEnd::kFound &&
+      Ruled(*query, empty, empty_caps, Basis::kEmpty).end == SearchEnd::kImpossible) {
+    return RuledOut(*query, found.placed[0]);
+  }
   FitFacts facts;
   facts.never = when_empty.end == SearchEnd::kImpossible;
   facts.gave_up =
@@ -383,6 +418,34 @@ FitResult CapacityImpl::Check(const Gang& gang) const {
     }
   }
   result.message = Explain(gang, *query, now, empty, std::move(facts), placed);
+  return result;
+}
+
+// What the rules make of the places that amounts and ports leave, `caps`. Devices only take away
+// from these, so what is impossible is impossible with them, too.
+SearchResult CapacityImpl::Ruled(const Query& query, const FitProblem& problem,
+                                 const std::vector<int64_t>& caps, Basis basis) {
+  if (query.devices == nullptr)
+    return query.rules->Place(problem, basis);
+  FitProblem without = problem;
+  without.cap = caps;
+  return query.rules->Place(without, basis);
+}
+
+// There are enough places, but not with what the pods ask of each other and of those around them.
+FitResult CapacityImpl::RuledOut(const Query& query, int64_t placed) const {
+  const FitProblem empty = FillNodes(query, Basis::kEmpty);
+  const SearchResult when_empty = query.rules->Place(empty, Basis::kEmpty);
+  FitResult result;
+  const bool never = when_empty.end == SearchEnd::kImpossible;
+  result.kind = never ? FitKind::kNever : FitKind::kNotNow;
+  const std::string of = " of " + std::to_string(empty.kinds[0].count) + " pods";
+  result.message = never ? "can't ever fit as the cluster is: room for " +
+                               std::to_string(when_empty.placed[0]) + of + " when it is empty"
+                         : std::to_string(placed) + of + " fit now";
+  result.message += "; without the pods' own rules all would: " + query.rules->Text();
+  if (!query.undecided.empty())
+    result.message += " (" + query.undecided + ")";
   return result;
 }
 

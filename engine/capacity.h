@@ -31,6 +31,13 @@ struct GangPodSet {
   std::vector<api::Toleration> tolerations;    // tolerations of the assigned flavors
 };
 
+// What rules of other pods see of a pod.
+struct PodIdentity {
+  std::string ns;
+  api::StringMap labels;
+  bool leaving = false;  // being deleted
+};
+
 struct Gang {
   std::string id;  // the workload, "ns/name"; claims are looked up in its namespace
   std::vector<GangPodSet> pod_sets;
@@ -86,10 +93,14 @@ class Capacity {
   // Calling it again for the same uid replaces what was known. A slot is used when a pod becomes
   // known as a pod of that gang and podset; pods known before Reserve use none, a used slot stays
   // used when its pod goes.
+  // `who`: as rules of other pods see it; without a namespace none sees it.
   virtual void SetPod(const std::string& uid, const std::string& node,
                       std::shared_ptr<const api::PodShape> shape, const std::string& gang,
-                      const std::string& pod_set) = 0;
+                      const std::string& pod_set, const PodIdentity& who = {}) = 0;
   virtual void RemovePod(const std::string& uid) = 0;
+  // Labels of namespaces, for rules that select pods by them.
+  virtual void SetNamespace(const std::string& name, const api::StringMap& labels) = 0;
+  virtual void RemoveNamespace(const std::string& name) = 0;
 
   // Devices (dynamic resource allocation, docs/devices.md). Until the caller says that it passes on
   // everything of resource.k8s.io/v1, pods with claims are left to the scheduler.
@@ -157,8 +168,10 @@ class Capacity {
   // heartbeat that changes nothing relevant leaves it alone.
   [[nodiscard]] virtual uint64_t Version() const = 0;
 
-  // Grows whenever a pod in flight binds or a reservation with unbound pods is made or dropped (one
-  // that is made may leave another without hope, which then holds nobody back).
+  // Grows whenever a pod binds or goes, a reservation with unbound pods is made or dropped, or
+  // nodes or labels of namespaces change: what gangs in flight and rules about other pods depend
+  // on. (A reservation made or a node gone may leave a gang in flight without hope, which then
+  // holds nobody back.)
   [[nodiscard]] virtual uint64_t FlightVersion() const = 0;
 
   // Checks the bookkeeping against a recomputation from scratch; "" or what is wrong.

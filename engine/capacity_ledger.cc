@@ -3,6 +3,7 @@
 #include "engine/capacity_ledger.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tutti::engine {
 
@@ -223,6 +224,7 @@ void CapacityLedger::SetNode(const api::Node& node) {
   NodeState& state = NodeOf(node.meta.name);
   NodeFacts facts = pool_.Acquire(node);
   bool helps = !state.present;
+  bool changed = !state.present || state.facts != facts;
   if (state.present) {
     helps |= state.facts.unschedulable && !facts.unschedulable;
     helps |= state.facts.labels != facts.labels;
@@ -247,12 +249,18 @@ void CapacityLedger::SetNode(const api::Node& node) {
     auto old = std::find_if(before.begin(), before.end(),
                             [&](const Cell& c) { return c.resource == cell.resource; });
     helps |= old == before.end() || old->allocatable < amount;
+    changed |= old == before.end() || old->allocatable != amount;
+  }
+  for (const Cell& cell : before) {
+    const Cell* now = state.Find(cell.resource);
+    changed |= cell.allocatable > 0 && (now == nullptr || now->allocatable == 0);
   }
   state.cells.shrink_to_fit();
   if (!state.present)
     present_stale_ = true;
   state.present = true;
-  NodesChanged();
+  if (changed)
+    NodesChanged();
   if (helps)
     ++version_;
 }
@@ -283,18 +291,23 @@ void CapacityLedger::RemoveNode(const std::string& name) {
 
 void CapacityLedger::SetPod(const std::string& uid, const std::string& node_name,
                             const api::PodShape& shape, const std::string& gang_id,
-                            const std::string& pod_set) {
+                            const std::string& pod_set, const PodIdentity& who) {
   ++bound_version_;
   NodeState& node = NodeOf(node_name);
   GangState& gang = GangOf(gang_id);
   PodRecord record{&node, AcquireLoad(shape), &gang, pod_set_names_.Acquire(pod_set), 0};
+  record.tag = tags_.Acquire(who, shape);
+  record.leaving = who.leaving;
   Add(&node, &gang, record.load, 1, 0);
+  CountTag(node.tags, record.tag, 1, 0, record.leaving ? 1 : 0);
   CountBound(gang, record.pod_set, 1);
 
   auto [it, added] = pods_.try_emplace(uid, record);
   bool joins = added;
+  bool seen_anew = record.tag != nullptr;  // by rules of other pods
   if (!added) {
     const PodRecord old = it->second;
+    seen_anew = old.tag != record.tag || old.node != record.node || old.leaving != record.leaving;
     joins = old.gang != &gang || old.pod_set != record.pod_set;
     record.used_serial = old.used_serial;
     ForgetPod(old);
@@ -304,6 +317,7 @@ void CapacityLedger::SetPod(const std::string& uid, const std::string& node_name
       UseSlot(gang, pod_set, &node)) {
     it->second.used_serial = gang.reservation->serial;
   }
+  flight_version_ += seen_anew ? 1 : 0;
   Finish();
 }
 
@@ -314,16 +328,38 @@ void CapacityLedger::RemovePod(const std::string& uid) {
   ++bound_version_;
   const PodRecord record = it->second;
   pods_.erase(it);
+  flight_version_ += record.tag != nullptr ? 1 : 0;
   ForgetPod(record);
   Finish();
 }
 
 void CapacityLedger::ForgetPod(const PodRecord& record) {
+  CountTag(record.node->tags, record.tag, -1, 0, record.leaving ? -1 : 0);
+  tags_.Release(record.tag);
   Add(record.node, record.gang, record.load, -1, 0);
   CountBound(*record.gang, record.pod_set, -1);
   ReleaseLoad(record.load);
   pod_set_names_.Release(record.pod_set);
   DropIfUnused(record.gang);
+}
+
+void CapacityLedger::SetNamespace(const std::string& name, const api::StringMap& labels) {
+  auto [it, added] = namespaces_.try_emplace(name);
+  if (!added && it->second == labels)
+    return;
+  it->second = labels;
+  ++flight_version_;
+}
+
+void CapacityLedger::RemoveNamespace(const std::string& name) {
+  if (namespaces_.erase(name) > 0)
+    ++flight_version_;
+}
+
+const api::StringMap& CapacityLedger::NamespaceLabels(const std::string& name) const {
+  static const api::StringMap kNone;
+  auto it = namespaces_.find(name);
+  return it == namespaces_.end() ? kNone : it->second;
 }
 
 // --- promises
@@ -341,6 +377,7 @@ void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
                                 set.node_selector,
                                 set.tolerations,
                                 AcquireLoad(*set.shape),
+                                tags_.Acquire(IdentityOf(*set.shape), *set.shape),
                                 FlightOf(set),
                                 {}});
   }
@@ -356,6 +393,7 @@ void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
     plan.slots.emplace_back(&node, count);
     plan.flight->second.unbound += count;
     reservation.unbound += count;
+    CountTag(node.tags, plan.tag, 0, count, 0);
     Add(&node, &state, plan.load, 0, count);
   }
   state.reservation = std::move(reservation);
@@ -417,8 +455,11 @@ void CapacityLedger::DropReservation(GangState& gang) {
   if (gang.reservation->unbound > 0)
     LeaveFlight(gang);
   for (SetPlan& plan : gang.reservation->sets) {
-    for (const auto& [node, count] : plan.slots)
+    for (const auto& [node, count] : plan.slots) {
+      CountTag(node->tags, plan.tag, 0, -count, 0);
       Add(node, &gang, plan.load, 0, -count);
+    }
+    tags_.Release(plan.tag);
     ReleaseLoad(plan.load);
     plan.flight->second.unbound -= plan.Unbound();
     if (--plan.flight->second.plans == 0)
@@ -449,6 +490,7 @@ bool CapacityLedger::UseSlot(GangState& gang, const std::string& pod_set, NodeSt
     }
     if (slot == plan.slots.end())
       slot = plan.slots.begin();
+    CountTag(slot->first->tags, plan.tag, 0, -1, 0);
     Add(slot->first, &gang, plan.load, 0, -1);
     if (--slot->second == 0)
       plan.slots.erase(slot);
@@ -558,6 +600,7 @@ std::string CapacityLedger::SanityCheck() const {
   std::map<const GangState*, int64_t> bound;
   std::map<std::pair<const GangState*, int32_t>, int32_t> bound_sets;
   std::map<const Load*, int64_t> refs;
+  std::map<std::string, std::map<const PodTag*, std::array<int64_t, 3>>> tags;
   std::map<const FlightKind*, std::pair<int64_t, int64_t>> flying;  // unbound, plans
   std::map<const FlightKind*, int64_t> solo;
   size_t in_flight = 0;
@@ -566,6 +609,10 @@ std::string CapacityLedger::SanityCheck() const {
     ++bound[pod.gang];
     ++bound_sets[{pod.gang, pod.pod_set}];
     ++refs[&pod.load->first];
+    if (pod.tag != nullptr) {
+      ++tags[pod.node->facts.name][pod.tag][0];
+      tags[pod.node->facts.name][pod.tag][2] += pod.leaving ? 1 : 0;
+    }
   }
   for (const auto& [id, gang] : gangs_) {
     if (gang.id != id)
@@ -609,6 +656,8 @@ std::string CapacityLedger::SanityCheck() const {
         if (count <= 0)
           return "gang " + id + " has an empty slot on " + node->facts.name;
         expected[node->facts.name][{&gang, &plan.load->first}].promised += count;
+        if (plan.tag != nullptr)
+          tags[node->facts.name][plan.tag][1] += count;
       }
     }
   }
@@ -635,6 +684,11 @@ std::string CapacityLedger::SanityCheck() const {
         used[resource] += Wide{amount} * (holding.bound + holding.promised);
       }
     }
+    std::map<const PodTag*, std::array<int64_t, 3>> counted;
+    for (const TagUse& use : node.tags)
+      counted[use.tag] = {use.bound, use.promised, use.leaving};
+    if (counted != tags[name] || counted.size() != node.tags.size())
+      return "node " + name + " counts pods wrongly that rules look at";
     if (promised != node.promised)
       return "node " + name + " counts wrong promises";
     int32_t last = -1;

@@ -19,6 +19,7 @@
 #include "api/core.h"
 #include "engine/capacity.h"
 #include "engine/node_filter.h"
+#include "engine/pod_tags.h"
 
 namespace tutti::engine {
 
@@ -43,13 +44,6 @@ struct Load {
 };
 using LoadRef = std::map<Load, int64_t>::iterator;  // with the number of holders
 
-// What of a node's pods counts.
-enum class Basis {
-  kNow,        // pods and promises
-  kBoundOnly,  // pods
-  kEmpty,      // nothing
-};
-
 struct Cell {
   int32_t resource = 0;
   int64_t allocatable = 0;
@@ -72,6 +66,7 @@ struct NodeState {
   int64_t promised = 0;     // unbound pods promised to it
   std::vector<Cell> cells;  // by resource id
   std::vector<Holding> holdings;
+  std::vector<TagUse> tags;  // pods as rules of other pods see them
 
   [[nodiscard]] const Cell* Find(int32_t resource) const {
     for (const Cell& cell : cells) {
@@ -117,6 +112,7 @@ struct SetPlan {
   api::StringMap node_selector;
   std::vector<api::Toleration> tolerations;
   LoadRef load;
+  const PodTag* tag = nullptr;  // null: its labels are not known
   FlightKinds::iterator flight;
   std::vector<std::pair<NodeState*, int32_t>> slots;  // unbound ones, by node name
   [[nodiscard]] int64_t Unbound() const {
@@ -149,6 +145,8 @@ struct PodRecord {
   GangState* gang = nullptr;
   int32_t pod_set = 0;       // id of its name
   uint64_t used_serial = 0;  // the reservation of which it used a slot
+  const PodTag* tag = nullptr;
+  bool leaving = false;
 };
 
 class CapacityLedger {
@@ -161,7 +159,10 @@ class CapacityLedger {
   void SetNode(const api::Node& node);
   void RemoveNode(const std::string& name);
   void SetPod(const std::string& uid, const std::string& node, const api::PodShape& shape,
-              const std::string& gang, const std::string& pod_set);
+              const std::string& gang, const std::string& pod_set, const PodIdentity& who);
+  void SetNamespace(const std::string& name, const api::StringMap& labels);
+  void RemoveNamespace(const std::string& name);
+  [[nodiscard]] const api::StringMap& NamespaceLabels(const std::string& name) const;
   void RemovePod(const std::string& uid);
   void Reserve(const Gang& gang, const Placement& placement);
   void Release(const std::string& gang_id);
@@ -226,6 +227,8 @@ class CapacityLedger {
 
   FactPool pool_;
   StringPool pod_set_names_;
+  TagPool tags_;
+  std::map<std::string, api::StringMap> namespaces_;
   std::map<std::string, int32_t> resource_ids_;
   std::vector<std::string> resource_names_;
   std::map<Load, int64_t> loads_;

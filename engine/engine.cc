@@ -35,6 +35,46 @@ void Put(std::string& key, const api::Amounts& amounts) {
   }
 }
 
+void Put(std::string& key, const api::LabelSelector& selector) {
+  Put(key, selector.present ? 1 : 0);
+  Put(key, static_cast<int64_t>(selector.requirements.size()));
+  for (const api::Requirement& requirement : selector.requirements) {
+    Put(key, requirement);
+  }
+}
+
+void Put(std::string& key, const std::vector<api::PodAffinityTerm>& terms) {
+  Put(key, static_cast<int64_t>(terms.size()));
+  for (const api::PodAffinityTerm& term : terms) {
+    Put(key, term.topology_key);
+    Put(key, term.selector);
+    Put(key, static_cast<int64_t>(term.namespaces.size()));
+    for (const std::string& ns : term.namespaces) {
+      Put(key, ns);
+    }
+    Put(key, term.namespace_selector);
+  }
+}
+
+void Put(std::string& key, const api::PodRules& rules) {
+  Put(key, rules.ns);
+  Put(key, static_cast<int64_t>(rules.labels.size()));
+  for (const auto& [label, value] : rules.labels) {
+    Put(key, label);
+    Put(key, value);
+  }
+  Put(key, rules.affinity);
+  Put(key, rules.anti_affinity);
+  Put(key, static_cast<int64_t>(rules.spread.size()));
+  for (const api::SpreadConstraint& constraint : rules.spread) {
+    Put(key, constraint.topology_key);
+    Put(key, constraint.selector);
+    Put(key, constraint.max_skew);
+    Put(key, constraint.min_domains);
+    Put(key, (constraint.honor_affinity ? 1 : 0) + (constraint.honor_taints ? 2 : 0));
+  }
+}
+
 void Put(std::string& key, const api::PodShape& shape) {
   Put(key, shape.requests);
   Put(key, static_cast<int64_t>(shape.node_selector.size()));
@@ -70,7 +110,9 @@ void Put(std::string& key, const api::PodShape& shape) {
   Put(key, shape.node_name);
   Put(key, (shape.has_required_affinity ? 1 : 0) + (shape.has_pod_affinity ? 2 : 0) +
                (shape.has_topology_spread ? 4 : 0) + (shape.has_volumes_claims ? 8 : 0) +
-               (shape.has_scheduling_gates ? 32 : 0));
+               (shape.has_scheduling_gates ? 32 : 0) + (shape.rules ? 64 : 0));
+  if (shape.rules)
+    Put(key, *shape.rules);
   Put(key, static_cast<int64_t>(shape.claims.size()));
   for (const api::PodClaim& claim : shape.claims) {
     Put(key, claim.name);
@@ -303,6 +345,7 @@ void EngineImpl::SetNamespace(const std::string& name, const api::StringMap& lab
     return;
   }
   known->second = labels;
+  capacity_->SetNamespace(name, labels);
   for (auto at = local_queue_ids_.lower_bound({name, ""});
        at != local_queue_ids_.end() && at->first.ns == name; ++at) {
     Resolve(Local(at->second).pending);
@@ -313,6 +356,7 @@ void EngineImpl::RemoveNamespace(const std::string& name) {
   if (namespaces_.contains(name)) {
     SetNamespace(name, {});
     namespaces_.erase(name);
+    capacity_->RemoveNamespace(name);
   }
 }
 

@@ -175,7 +175,10 @@ void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
       });
   cls.waits_for_flights =
       std::any_of(refusal.facts.begin(), refusal.facts.end(),
-                  [](const Fact& fact) { return fact.kind == FactKind::kInFlight; });
+                  [](const Fact& fact) { return fact.kind == FactKind::kInFlight; }) ||
+      (cls.waits_for_nodes &&
+       std::any_of(cls.pod_sets->begin(), cls.pod_sets->end(),
+                   [](const PodSetSpec& spec) { return spec.shape->rules.has_value(); }));
   cls.refusal = std::move(refusal);
   if (const uint64_t fingerprint = cls.refusal.Fingerprint(); fingerprint != cls.told) {
     cls.told = fingerprint;

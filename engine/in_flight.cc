@@ -314,7 +314,7 @@ bool InFlight::KeepsUnlike(const Groups& gang, const Groups& others) const {
 
 bool InFlight::Unproven(const Groups& gang) {
   return std::any_of(gang.begin(), gang.end(), [](const Group& group) {
-    return !LeftToScheduler(*group.view->shape, false).empty();
+    return group.view->shape->rules || !LeftToScheduler(*group.view->shape, false).empty();
   });
 }
 

@@ -525,6 +525,18 @@ TEST_F(EngineFlightTest, TheReleaseOfAGangThatIsTakenBackWakesThoseWhoWaitForIt)
   EXPECT_THAT(Pass(), ElementsAre("whole"));
 }
 
+TEST_F(EngineFlightTest, AGangLeftWithoutHopeByALostNodeHoldsNobodyBack) {
+  Node("a", 4);
+  Node("b", 4);
+  Node("c", 2);
+  Submit("whole", 2, 4);
+  Submit("pair", 2, 1);
+  EXPECT_THAT(Pass(), ElementsAre("whole"));
+  engine_->capacity().RemoveNode("b");
+  EXPECT_TRUE(engine_->NeedsPass());
+  EXPECT_THAT(Pass(), ElementsAre("pair"));
+}
+
 TEST_F(EngineFlightTest, AStreamOfSmallJobsDoesNotKeepAGangWaiting) {
   for (const char* name : {"a", "b", "c", "d"})
     Node(name, 4);

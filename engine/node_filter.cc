@@ -29,9 +29,9 @@ int32_t ValueOf(const NodeFacts& facts, int32_t key) {
 std::string LeftToScheduler(const api::PodShape& shape, bool devices) {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
-  if (shape.has_pod_affinity)
+  if (shape.has_pod_affinity && !shape.rules)
     add("inter-pod affinity");
-  if (shape.has_topology_spread)
+  if (shape.has_topology_spread && !shape.rules)
     add("topology spread (DoNotSchedule)");
   if (shape.has_volumes_claims)
     add("volume claims");

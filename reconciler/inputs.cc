@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "api/pod_rules.h"
 #include "base/names.h"
 #include "reconciler/core.h"
 #include "reconciler/names.h"
@@ -96,7 +97,9 @@ void Core::LinkPod(const api::Pod& pod) {
     gang = unit->second.ToString();
     pod_set = "main";
   }
-  engine_->capacity().SetPod(pod.meta.uid, pod.node_name, pod.shape, gang, pod_set);
+  engine_->capacity().SetPod(
+      pod.meta.uid, pod.node_name, pod.shape, gang, pod_set,
+      {pod.meta.ns, api::RuleLabels(pod.meta.labels), pod.meta.deleted.has_value()});
 }
 
 void Core::RelinkPodsOf(const std::string& job_uid) {

@@ -15,6 +15,10 @@ ShapeCache::Shaped ShapeCache::Get(const std::string& template_json, const api::
     return {empty(), "spec.template: " + parsed.error().message};
   }
   std::string key = (*parsed)["spec"].Dump() + "\n" + context_id;
+  // Rules about other pods look at labels and namespaces, the pods' own included.
+  if ((*parsed)["spec"].Has("affinity") || (*parsed)["spec"].Has("topologySpreadConstraints")) {
+    key += "\n" + context.ns + "\n" + (*parsed)["metadata"]["labels"].Dump();
+  }
   if (const auto it = shapes_.find(key); it != shapes_.end()) {
     if (auto shape = it->second.lock()) {
       return {std::move(shape), ""};

@@ -68,6 +68,7 @@ int32_t World::ActivePods(const std::string& job_uid) const {
 
 api::PodContext World::ContextOf(const std::string& ns, const std::string& runtime_class) const {
   api::PodContext context;
+  context.ns = ns;
   const auto& all = limit_ranges.All();
   for (auto it = all.lower_bound({ns, ""}); it != all.end() && it->first.ns == ns; ++it) {
     context.limit_ranges.push_back(it->second.get());
