@@ -247,6 +247,15 @@ int64_t InFlight::LossByNode(const View& view, const Groups& others) const {
 bool InFlight::KeepsLike(View& view, int64_t count, const Groups& others) const {
   Wide need = count;
   Wide loss = 0;
+  for (const Group& other : others) {
+    (other.view.get() == &view ? need : loss) +=
+        Wide{other.view.get() == &view ? 1 : Damage(*other.view, view)} * other.count;
+  }
+  if (need + loss <= view.places)
+    return true;  // the usual case, without a look at the nodes
+
+  need = count;
+  loss = 0;
   Groups unlike;
   for (const Group& other : others) {
     if (other.view.get() == &view) {
@@ -342,57 +351,67 @@ InFlight::Groups InFlight::FlyingBut(const Groups& own) const {
 }
 
 FlightResult InFlight::Check(const Gang& gang) const {
+  if (ledger_.InFlight().empty())
+    return {};
   const Groups mine = GroupsOf(gang);
-  if (ledger_.InFlight().empty() || mine.empty())
+  if (mine.empty())
     return {};
   const Reservation* reserved = ledger_.ReservationOf(gang.id);
   const Groups own = reserved == nullptr ? Groups{} : GroupsOf(*reserved);
-  const bool lands = Unproven(mine) || Keeps(mine, FlyingBut(own));
-  // Whether those in flight that consist of `theirs` stand against this gang.
-  const auto against = [&](const Groups& theirs) {
-    if (lands && Unproven(theirs))
-      return false;
-    const bool touch = std::any_of(theirs.begin(), theirs.end(), [&](const Group& their) {
-      return std::any_of(mine.begin(), mine.end(), [&](const Group& my) {
-        return Reaches(*my.view, *their.view) || Reaches(*their.view, *my.view);
-      });
+  const Groups flying = FlyingBut(own);
+  const bool lands = Unproven(mine) || Keeps(mine, flying);
+  const auto touched = [&](const View& their) {
+    return std::any_of(mine.begin(), mine.end(), [&](const Group& my) {
+      return Reaches(*my.view, their) || Reaches(their, *my.view);
     });
-    if (!lands || !touch)
-      return touch;
-    Groups both = theirs;
-    both.insert(both.end(), own.begin(), own.end());
-    const Groups before = FlyingBut(both);
-    Groups others = before;
-    others.insert(others.end(), mine.begin(), mine.end());
-    // One that might not land even without this gang is none to be protected from it.
-    return !Keeps(theirs, others) && Keeps(theirs, before);
   };
 
-  // For gangs of pods that are alike it makes no difference how the pods are divided into gangs.
+  // Gangs of pods that are alike, kind by kind: how the pods are divided into gangs makes no
+  // difference. One that might not land even without this gang is none to be protected from it.
+  Groups with_mine = flying;
+  with_mine.insert(with_mine.end(), mine.begin(), mine.end());
   std::vector<const FlightKind*> kinds;
   for (const auto& [id, kind] : ledger_.Flights()) {
-    int64_t count = kind.unbound;
-    for (const Group& group : own)
-      count -= group.view == ViewOf(id) ? group.count : 0;
-    if (count > 0 && (kind.gangs > 0 || !lands) && against({{ViewOf(id), count}}))
+    if (kind.gangs == 0)
+      continue;
+    View& view = *ViewOf(id);
+    if (lands ? !Unproven({{ViewOf(id), 1}}) && !KeepsLike(view, 0, with_mine) &&
+                    KeepsLike(view, 0, flying)
+              : touched(view)) {
       kinds.push_back(&kind);
+    }
   }
   std::vector<const GangState*> mixed;
-  for (const auto& [serial, flying] : ledger_.Mixed()) {
-    if (flying->id != gang.id && against(GroupsOf(*flying->reservation)))
-      mixed.push_back(flying);
+  for (const auto& [serial, their] : ledger_.Mixed()) {
+    if (their->id == gang.id)
+      continue;
+    const Groups theirs = GroupsOf(*their->reservation);
+    bool waits = false;
+    if (!lands) {
+      waits = std::any_of(theirs.begin(), theirs.end(),
+                          [&](const Group& group) { return touched(*group.view); });
+    } else if (!Unproven(theirs)) {
+      Groups both = theirs;
+      both.insert(both.end(), own.begin(), own.end());
+      const Groups before = FlyingBut(both);
+      Groups others = before;
+      others.insert(others.end(), mine.begin(), mine.end());
+      waits = !Keeps(theirs, others) && Keeps(theirs, before);
+    }
+    if (waits)
+      mixed.push_back(their);
   }
   FlightResult result;
   result.clear = kinds.empty() && mixed.empty();
   if (result.clear)
     return result;
-  for (const auto& [serial, flying] : ledger_.InFlight()) {
-    const FlightKind* kind = flying->reservation->only_kind;
+  for (const auto& [serial, their] : ledger_.InFlight()) {
+    const FlightKind* kind = their->reservation->only_kind;
     const bool counts = kind == nullptr
-                            ? std::find(mixed.begin(), mixed.end(), flying) != mixed.end()
+                            ? std::find(mixed.begin(), mixed.end(), their) != mixed.end()
                             : std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-    if (counts && flying->id != gang.id)
-      result.waits_for.push_back(flying->id);
+    if (counts && their->id != gang.id)
+      result.waits_for.push_back(their->id);
   }
   return result;
 }
