@@ -12,6 +12,7 @@
 #include "api/dra.h"
 #include "api/kueue.h"
 #include "api/pod_requests.h"
+#include "api/pod_rules.h"
 
 namespace tutti::cli {
 namespace {
@@ -23,6 +24,8 @@ bool OfDevices(std::string_view kind) {
   return kind == "ResourceSlice" || kind == "DeviceClass" || kind == "ResourceClaim" ||
          kind == "ResourceClaimTemplate";
 }
+constexpr std::string_view kNamespaceName = "kubernetes.io/metadata.name";
+constexpr std::string_view kJobName = "batch.kubernetes.io/job-name";
 
 // A gang as the input has it, before its pods' shapes can be made (they need the LimitRanges).
 struct Wanted {
@@ -48,6 +51,34 @@ std::string Count(size_t count, std::string_view what) {
 
 Result<Json> ParseTemplate(const std::string& text) {
   return Json::Parse(text);
+}
+
+// With metadata.namespace, which rules of pods about each other need.
+Json WithNamespace(const Json& object, const std::string& ns) {
+  Json out = object;
+  Json metadata = object["metadata"];
+  metadata.Set("namespace", ns);
+  out.Set("metadata", std::move(metadata));
+  return out;
+}
+
+// With the label that the API server gives the pods of a Job.
+void AddJobName(const std::string& job, Json& pod_template) {
+  Json metadata = pod_template["metadata"].IsObject() ? pod_template["metadata"] : Json::Obj({});
+  Json labels = metadata["labels"].IsObject() ? metadata["labels"] : Json::Obj({});
+  labels.Set(kJobName, job);
+  metadata.Set("labels", std::move(labels));
+  pod_template.Set("metadata", std::move(metadata));
+}
+
+bool ByNamespaceLabels(const api::PodShape& shape) {
+  const auto selects = [](const api::PodAffinityTerm& term) {
+    return !term.namespace_selector.requirements.empty();
+  };
+  return shape.rules &&
+         (std::any_of(shape.rules->affinity.begin(), shape.rules->affinity.end(), selects) ||
+          std::any_of(shape.rules->anti_affinity.begin(), shape.rules->anti_affinity.end(),
+                      selects));
 }
 
 class Reader {
@@ -86,6 +117,11 @@ class Reader {
     }
     FitReport report;
     std::set<std::string> ids;
+    for (const std::string& ns : used_namespaces_) {
+      if (!namespaces_.contains(ns)) {
+        capacity_->SetNamespace(ns, {{std::string(kNamespaceName), ns}});
+      }
+    }
     for (const Wanted& wanted : wanted_) {
       engine::Gang gang;
       gang.id = wanted.ns + "/" + wanted.name;
@@ -118,9 +154,9 @@ class Reader {
     if (name.empty()) {
       return Fail(ErrorCode::kInvalid, title + ": metadata.name is missing");
     }
-    const bool looked_at = kind == "Node" || kind == "Pod" || kind == "LimitRange" ||
-                           kind == "RuntimeClass" || kind == "Job" || kind == "Workload" ||
-                           OfDevices(kind);
+    const bool looked_at = kind == "Node" || kind == "Namespace" || kind == "Pod" ||
+                           kind == "LimitRange" || kind == "RuntimeClass" || kind == "Job" ||
+                           kind == "Workload" || OfDevices(kind);
     if (!looked_at) {
       ++other_kinds_[kind];
       return {};
@@ -130,8 +166,8 @@ class Reader {
       return Fail(ErrorCode::kInvalid, title + ": apiVersion must be " +
                                            std::string(kDevicesVersion) + ", is " + version);
     }
-    const bool namespaced = kind != "Node" && kind != "RuntimeClass" && kind != "ResourceSlice" &&
-                            kind != "DeviceClass";
+    const bool namespaced = kind != "Node" && kind != "Namespace" && kind != "RuntimeClass" &&
+                            kind != "ResourceSlice" && kind != "DeviceClass";
     std::string ns = metadata["namespace"].AsString();
     if (namespaced && ns.empty()) {
       ns = kDefaultNamespace;
@@ -139,6 +175,9 @@ class Reader {
     const std::string key = kind + " " + (namespaced ? ns + "/" : "") + name;
     if (!seen_.insert(key).second) {
       return Fail(ErrorCode::kInvalid, where + ": " + key + " is in the input twice");
+    }
+    if (namespaced) {
+      used_namespaces_.insert(ns);
     }
     const Status added = AddKnown(where, kind, ns, object);
     if (!added) {
@@ -155,8 +194,14 @@ class Reader {
       TRY_ASSIGN(const api::Node node, api::NodeFromJson(object));
       capacity_->SetNode(node);
       ++nodes_;
+    } else if (kind == "Namespace") {
+      const std::string& name = object["metadata"]["name"].AsString();
+      api::StringMap labels = api::StringMapFromJson(object["metadata"]["labels"]);
+      labels[std::string(kNamespaceName)] = name;  // the API server's
+      capacity_->SetNamespace(name, labels);
+      namespaces_.insert(name);
     } else if (kind == "Pod") {
-      TRY_ASSIGN(const api::Pod pod, api::PodFromJson(object));
+      TRY_ASSIGN(const api::Pod pod, api::PodFromJson(WithNamespace(object, ns)));
       AddPod(ns, pod);
     } else if (kind == "LimitRange") {
       TRY_ASSIGN(api::LimitRange range, api::LimitRangeFromJson(object));
@@ -212,8 +257,10 @@ class Reader {
     if (pod.Terminal()) {
       return;  // holds nothing
     }
+    by_namespace_labels_ |= ByNamespaceLabels(*pod.shape);
     capacity_->SetPod("Pod " + ns + "/" + pod.meta.name, pod.node_name, pod.shape, /*gang=*/"",
-                      /*pod_set=*/"");
+                      /*pod_set=*/"",
+                      {ns, api::RuleLabels(pod.meta.labels), pod.meta.deleted.has_value()});
     if (!pod.shape->claims.empty()) {
       users_.push_back({ns, pod.meta.name, pod.shape});
     }
@@ -237,6 +284,9 @@ class Reader {
       return {};
     }
     TRY_ASSIGN(Json pod_template, ParseTemplate(job.template_json));
+    if (!object["spec"]["manualSelector"].AsBool()) {
+      AddJobName(job.meta.name, pod_template);
+    }
     wanted_.push_back({where,
                        "Job",
                        ns,
@@ -266,6 +316,7 @@ class Reader {
   Result<engine::GangPodSet> PodSetOf(const Wanted& wanted, const Wanted::PodSet& pod_set) {
     api::PodContext context;
     context.path = pod_set.path;
+    context.ns = wanted.ns;
     if (const auto ranges = limit_ranges_.find(wanted.ns); ranges != limit_ranges_.end()) {
       for (const auto& [name, range] : ranges->second) {
         context.limit_ranges.push_back(&range);
@@ -291,6 +342,7 @@ class Reader {
     engine::GangPodSet part;
     part.name = pod_set.name;
     part.count = pod_set.count;
+    by_namespace_labels_ |= ByNamespaceLabels(*shape);
     part.shape = api::InternShape(std::move(*shape));
     return part;
   }
@@ -316,6 +368,13 @@ class Reader {
     }
     for (const std::string& name : unknown_runtime_classes_) {
       notes.push_back("RuntimeClass " + name + " is not in the input: no overhead counted");
+    }
+    if (by_namespace_labels_) {
+      for (const std::string& ns : used_namespaces_) {
+        if (!namespaces_.contains(ns)) {
+          notes.push_back("Namespace " + ns + " is not in the input: no labels but its name");
+        }
+      }
     }
     for (const auto& [kind, count] : other_kinds_) {
       notes.push_back(kind + " is not looked at: " + Count(count, "object"));
@@ -345,6 +404,9 @@ class Reader {
   std::vector<Wanted> wanted_;
   std::set<std::string> seen_;
   std::set<std::string> unknown_runtime_classes_;
+  std::set<std::string> used_namespaces_;  // by pods and gangs
+  std::set<std::string> namespaces_;       // in the input
+  bool by_namespace_labels_ = false;       // some rule about other pods looks at them
   std::map<std::string, size_t> other_kinds_;
   size_t nodes_ = 0;
   size_t started_jobs_ = 0;

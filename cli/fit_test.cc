@@ -100,13 +100,88 @@ TEST(FitTest, SaysWhatIsMissing) {
 TEST(FitTest, WhatIsLeftToTheSchedulerIsNoYes) {
   std::string job = Job("x", 2, 1);
   job.replace(job.find(R"("containers")"), 12,
-              R"("topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
-                  "whenUnsatisfiable": "DoNotSchedule"}], "containers")");
+              R"("volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+                 "containers")");
   const auto report = Fit(Input({Node("a", 8), job}));
   ASSERT_TRUE(report.has_value()) << report.error().message;
   EXPECT_FALSE(report->AllFit());
   EXPECT_THAT(ToText(*report), StartsWith("Job team/x: left to the scheduler: "));
   EXPECT_THAT(ToText(*report), HasSubstr("main (2 pods): a x 2"));
+}
+
+// The text with `more` put before the first `at`.
+std::string With(std::string text, const std::string& at, const std::string& more) {
+  return text.insert(text.find(at), more);
+}
+
+std::string Host(const std::string& name, int gpus) {
+  return With(Node(name, gpus), R"(}, "spec")",
+              R"(, "labels": {"kubernetes.io/hostname": ")" + name + "\"}");
+}
+
+// Pods that can't be on a host with those that the term, but for its topology, selects.
+std::string Apart(const std::string& object, const std::string& term) {
+  return With(object, R"("containers")",
+              R"("affinity": {"podAntiAffinity": {
+                   "requiredDuringSchedulingIgnoredDuringExecution": [{
+                     "topologyKey": "kubernetes.io/hostname", )" +
+                  term + "}]}}, ");
+}
+
+TEST(FitTest, RulesAboutOtherPodsSeeTheirLabelsAndNamespaces) {
+  const std::string web =
+      Pod("w", "a", 0, "Running", R"(, "namespace": "web", "labels": {"app": "web"})");
+  const std::string app = R"("labelSelector": {"matchLabels": {"app": "web"}})";
+  const std::string elsewhere = app + R"(, "namespaces": ["web"])";
+  const std::string any = app + R"(, "namespaceSelector": {})";
+  EXPECT_THAT(Verdicts(Input({Host("a", 8), web, Apart(Job("own", 1, 1), app)})),
+              ElementsAre("Job team/own Fits"));
+  EXPECT_THAT(Verdicts(Input({Host("a", 8), web, Apart(Job("named", 1, 1), elsewhere),
+                              Apart(Job("any", 1, 1), any)})),
+              ElementsAre("Job team/named NotNow", "Job team/any NotNow"));
+}
+
+TEST(FitTest, NamespacesAreSelectedByTheLabelsThatTheInputHas) {
+  const std::string web = Pod("w", "a", 0, "Running", R"(, "namespace": "web")");
+  const auto select = [](const std::string& key, const std::string& value) {
+    return R"("labelSelector": {}, "namespaceSelector": {"matchLabels": {")" + key + R"(": ")" +
+           value + R"("}})";
+  };
+  const std::string by_tier = Apart(Job("x", 1, 1), select("tier", "front"));
+  const std::string ns =
+      R"({"kind": "Namespace", "metadata": {"name": "web", "labels": {"tier": "front"}}})";
+  EXPECT_THAT(Verdicts(Input({Host("a", 8), web, by_tier, ns})), ElementsAre("Job team/x NotNow"));
+  const auto without = Fit(Input({Host("a", 8), web, by_tier}));
+  ASSERT_TRUE(without.has_value());
+  EXPECT_EQ(VerdictName(without->answers[0].fit.kind), "Fits");
+  EXPECT_THAT(without->notes,
+              ElementsAre("Namespace team is not in the input: no labels but its name",
+                          "Namespace web is not in the input: no labels but its name"));
+  EXPECT_THAT(
+      Verdicts(Input({Host("a", 8), web,
+                      Apart(Job("x", 1, 1), select("kubernetes.io/metadata.name", "web"))})),
+      ElementsAre("Job team/x NotNow"));
+}
+
+TEST(FitTest, PodsOfAJobHaveTheLabelsThatTheServerGivesThem) {
+  for (const std::string label : {"job-name", "batch.kubernetes.io/job-name"}) {
+    const std::string job =
+        Apart(Job("x", 2, 1), R"("labelSelector": {"matchLabels": {")" + label + R"(": "x"}})");
+    EXPECT_THAT(Verdicts(Input({Host("a", 8), job})), ElementsAre("Job team/x Never")) << label;
+    EXPECT_THAT(Verdicts(Input({Host("a", 8), Host("b", 8), job})), ElementsAre("Job team/x Fits"))
+        << label;
+  }
+}
+
+TEST(FitTest, PodsThatAreThereKeepAGangWithRulesAway) {
+  const std::string apart = R"("labelSelector": {"matchLabels": {"job-name": "x"}},
+                               "namespaces": ["team"])";
+  const std::string hermit = Apart(Pod("h", "a", 0), apart);
+  const std::string none = R"("labelSelector": {"matchLabels": {"app": "none"}})";
+  EXPECT_THAT(Verdicts(Input({Host("a", 8), hermit, Apart(Job("x", 1, 1), none)})),
+              ElementsAre("Job team/x NotNow"));
+  EXPECT_THAT(Verdicts(Input({Host("a", 8), hermit, Apart(Job("y", 1, 1), none)})),
+              ElementsAre("Job team/y Fits"));
 }
 
 TEST(FitTest, PodsThatEndedHoldNothingAndTerminatingOnesDo) {
