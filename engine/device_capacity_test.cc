@@ -122,6 +122,38 @@ TEST_F(DeviceCapacityTest, AmountsAndDevicesCountTogether) {
   EXPECT_THAT(result.message, HasSubstr("short of cpu"));
 }
 
+// The two together are not decided; what either can't place is refused.
+TEST_F(DeviceCapacityTest, WithRulesAboutOtherPodsOnlyARefusalIsCertain) {
+  Node("n1", 4);
+  Node("n2", 1);
+  const auto apart = [](int32_t count) {
+    Gang gang = Pods(count, {"one-gpu"});
+    auto shape = PodWith({"one-gpu"});
+    shape->has_pod_affinity = true;
+    shape->rules.emplace();
+    shape->rules->ns = "ns";
+    shape->rules->labels = {{"app", "a"}};
+    api::PodAffinityTerm term;
+    term.topology_key = "kubernetes.io/hostname";
+    term.selector.present = true;
+    term.namespaces = {"ns"};
+    shape->rules->anti_affinity.push_back(term);
+    gang.pod_sets[0].shape = shape;
+    return gang;
+  };
+  const FitResult two = Check(apart(2));
+  EXPECT_EQ(two.kind, FitKind::kUndecided);
+  EXPECT_EQ(two.message,
+            "left to the scheduler: anti-affinity within kubernetes.io/hostname with devices");
+  EXPECT_FALSE(two.placement.empty());
+  const FitResult three = Check(apart(3));
+  EXPECT_EQ(three.kind, FitKind::kNever);
+  EXPECT_THAT(three.message, HasSubstr("room for 2 of 3 pods"));
+  EXPECT_EQ(Check(apart(6)).kind, FitKind::kNever) << "too few devices";
+  capacity_->SetPod("other", "n1", MakeShape({}), "", "", {"ns", {{"app", "b"}}, false});
+  EXPECT_EQ(Check(apart(2)).kind, FitKind::kNotNow);
+}
+
 TEST_F(DeviceCapacityTest, PromisedDevicesAreNotPromisedAgain) {
   Node("n1", 4);
   Node("n2", 4);
