@@ -36,6 +36,7 @@ const (
 	leftPlaced  = "Tutti leaves it to the scheduler, which places all"
 	leftRefused = "Tutti leaves it to the scheduler, which refuses"
 	greedyMiss  = "Tutti: fits, and its plan is good; the scheduler's greedy choice misses it"
+	keptOut     = "Tutti: fits; anti-affinity of pods that are there keeps a gang without rules of its own out"
 	gaveUp      = "Tutti: no within the limit of its search; the scheduler finds a place"
 	fitsAstray  = "both: fits; the scheduler binds pods where the claim that they share can't be used"
 	strayed     = "Tutti: no; the scheduler binds pods where the claim that they share can't be used"
@@ -43,7 +44,7 @@ const (
 	timedOut    = "the scheduler runs out of time: 10 s for the devices of one node"
 	wrongFits   = "WRONG: Tutti says fits, and the scheduler refuses even its plan"
 	wrongNo     = "WRONG: Tutti says no, and the scheduler places all"
-	wrongGreedy = "WRONG: equal pods without rules between pods, Tutti says fits, the scheduler places none"
+	wrongGreedy = "WRONG: equal pods without affinity to pods, Tutti says fits, the scheduler places none"
 	wrongPart   = "WRONG: the scheduler bound a part of the gang"
 )
 
@@ -52,7 +53,7 @@ func isWrong(class string) bool { return strings.HasPrefix(class, "WRONG") }
 func TestSchedulerAgreement(t *testing.T) { run(t, 1000, 10_000, randomcase.Options{}) }
 
 func TestSchedulerAgreementPodRules(t *testing.T) {
-	run(t, 100, 1000, randomcase.Options{PodRules: true})
+	run(t, 500, 5000, randomcase.Options{PodRules: true})
 }
 
 func TestSchedulerAgreementDevices(t *testing.T) {
@@ -196,9 +197,12 @@ func compare(t *testing.T, fitter *randomcase.Fitter, seed uint64, options rando
 	if r.c.Count() == 1 {
 		name = "" // the controller makes no group for one pod
 	}
-	schedule := func(steering randomcase.Steering) (Outcome, error) {
-		return Schedule(t.Context(), r.c, r.c.GangPods(name, r.answer.Placement, steering))
+	scheduleBeside := func(pods []*corev1.Pod, steering randomcase.Steering) (Outcome, error) {
+		beside := *r.c
+		beside.Pods = pods
+		return Schedule(t.Context(), &beside, r.c.GangPods(name, r.answer.Placement, steering))
 	}
+	schedule := func(steering randomcase.Steering) (Outcome, error) { return scheduleBeside(r.c.Pods, steering) }
 	if r.plain, err = schedule(randomcase.Unsteered); err != nil {
 		return nil, err
 	}
@@ -233,10 +237,21 @@ func compare(t *testing.T, fitter *randomcase.Fitter, seed uint64, options rando
 			}
 			pinned = &outcome
 		}
+		if !pinned.Placed() && !rulesOfTheGang(r.c) {
+			// Then this is all that may be in the way.
+			outcome, err := scheduleBeside(withoutAntiAffinity(r.c.Pods), randomcase.Pinned)
+			if err != nil {
+				return "", err
+			}
+			if outcome.Placed() {
+				return keptOut, nil
+			}
+		}
 		switch {
 		case !pinned.Placed():
 			return wrongFits, nil
-		case r.c.Mixed() || rulesBetweenPods(r.c) || r.c.TakesOneByOne():
+		// Pods that are drawn to each other may begin where there is no room for all.
+		case r.c.Mixed() || r.c.Uses("pod affinity") || r.c.TakesOneByOne():
 			return greedyMiss, nil
 		}
 		return wrongGreedy, nil
@@ -284,10 +299,6 @@ func outOfTime(o Outcome) bool {
 	return false
 }
 
-func rulesBetweenPods(c *randomcase.Case) bool {
-	return c.Uses("pod affinity") || c.Uses("pod anti-affinity") || c.Uses("topology spread")
-}
-
 // ordersMatter says whether the order in which the pods come decides which devices they get.
 func ordersMatter(c *randomcase.Case) bool {
 	return len(c.Devices.Slices) > 0 && (c.Mixed() || c.TakesOneByOne())
@@ -318,6 +329,23 @@ func orderOf(c *randomcase.Case, i int) []int {
 		random.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
 	}
 	return order
+}
+
+func rulesOfTheGang(c *randomcase.Case) bool {
+	return c.Uses("pod affinity") || c.Uses("pod anti-affinity") || c.Uses("topology spread")
+}
+
+// withoutAntiAffinity are the pods as they would be without rules of their own about others.
+func withoutAntiAffinity(pods []*corev1.Pod) []*corev1.Pod {
+	out := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		pod = pod.DeepCopy()
+		if pod.Spec.Affinity != nil {
+			pod.Spec.Affinity.PodAntiAffinity = nil
+		}
+		out = append(out, pod)
+	}
+	return out
 }
 
 // toBoundary makes the gang the largest that Tutti says fits, or one step larger: a pod of equal pods, a

@@ -26,7 +26,7 @@ const (
 // Options of the generator.
 type Options struct {
 	MaxNodes int  // default 60
-	PodRules bool // rules between pods as well: affinity, spreading
+	PodRules bool // rules between pods as well: affinity, spreading; some gangs have none and meet those of others
 	Devices  bool // pods ask for devices by claim; the nodes are fewer, and other requests mostly small
 }
 
@@ -282,7 +282,7 @@ func (g *generator) gang() {
 		if g.options.Devices {
 			g.claims(&s)
 		}
-		if g.options.PodRules {
+		if g.options.PodRules && !g.chance(15) {
 			g.podRules(&s)
 		}
 		room := g.count(spec)

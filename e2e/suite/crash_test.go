@@ -102,6 +102,10 @@ func (r *crashRig) start(t *testing.T, options map[string]any) *cluster.Tutti {
 	return tutti
 }
 
+// A rule over a label that differs between the pods of a Job is left to the scheduler: the capacity check
+// knows no such label.
+var anchorLabels = map[string]string{batchv1.JobCompletionIndexAnnotation: "anchor"}
+
 // gang is the job of which every write is hit: 4 pods of 4 GPUs that run for half a second.
 func (r *crashRig) gang() *batchv1.Job {
 	r.jobs++
@@ -109,7 +113,7 @@ func (r *crashRig) gang() *batchv1.Job {
 	if r.nearAnchor {
 		out.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "anchor"}},
+				LabelSelector: &metav1.LabelSelector{MatchLabels: anchorLabels},
 				TopologyKey:   "kubernetes.io/os", // the same on all nodes
 			}},
 		}}
@@ -133,7 +137,7 @@ func (r *crashRig) anchor(t *testing.T, present bool) {
 		t.Fatal(err)
 	}
 	_, err = pods.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "anchor", Labels: map[string]string{"app": "anchor"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "anchor", Labels: anchorLabels},
 		Spec: corev1.PodSpec{
 			NodeName:   nodes.Items[0].Name,
 			Containers: []corev1.Container{{Name: "main", Image: "example.org/anchor:1"}},
@@ -312,8 +316,8 @@ func (r *crashRig) waitForKill(t *testing.T, fired <-chan struct{}, what string)
 	}
 }
 
-// everyWriteOfEviction: the pods want to be near an anchor, which the capacity check doesn't know of. While
-// there is none the gang is released, doesn't land and is taken back.
+// everyWriteOfEviction: the pods want to be near an anchor, a rule that is left to the scheduler. While there
+// is none the gang is released, doesn't land and is taken back.
 func (r *crashRig) everyWriteOfEviction(t *testing.T) {
 	tutti := r.start(t, map[string]any{"landing": map[string]any{"timeout": "2s", "backoffBase": "1s"}})
 	defer tutti.Remove()
