@@ -52,6 +52,10 @@ func onSpawnThread(f func()) {
 
 // StartProcess starts a program whose output is appended to <logDir>/<name>.log.
 func StartProcess(name, logDir, dir, binary string, args, extraEnv []string) (*Process, error) {
+	return startProcess(name, logDir, dir, binary, args, append(os.Environ(), extraEnv...), syscall.SysProcAttr{})
+}
+
+func startProcess(name, logDir, dir, binary string, args, env []string, attr syscall.SysProcAttr) (*Process, error) {
 	log := filepath.Join(logDir, name+".log")
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -60,11 +64,12 @@ func StartProcess(name, logDir, dir, binary string, args, extraEnv []string) (*P
 	defer out.Close()
 	cmd := exec.Command(binary, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), extraEnv...)
+	cmd.Env = env
 	cmd.Stdout, cmd.Stderr = out, out
 	// A process group of its own: an interrupt typed at the terminal reaches us first, and we stop
 	// the children in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	attr.Pdeathsig, attr.Setpgid = syscall.SIGKILL, true
+	cmd.SysProcAttr = &attr
 	onSpawnThread(func() { err = cmd.Start() })
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +27,9 @@ type TuttiOptions struct {
 	// NoWebhook gives it a webhook port of its own, which no webhook configuration points to: for
 	// replicas after the first.
 	NoWebhook bool
+	// ImageRoot is the file tree of the container image: the replica is the program in it and sees
+	// nothing else, runs as the image's user, and finds the API server as a pod does.
+	ImageRoot string
 }
 
 // Tutti is one replica.
@@ -90,7 +95,12 @@ func (c *Cluster) NewTutti(ctx context.Context, o TuttiOptions) (*Tutti, error) 
 	if err != nil {
 		return nil, err
 	}
-	if t.kubeconfig, err = c.WriteKubeconfig(o.Name, o.APIServer, token); err != nil {
+	if o.ImageRoot != "" {
+		err = c.writePodCredentials(o.ImageRoot, token)
+	} else {
+		t.kubeconfig, err = c.WriteKubeconfig(o.Name, o.APIServer, token)
+	}
+	if err != nil {
 		return nil, err
 	}
 	health, err := FreePort()
@@ -127,6 +137,13 @@ func (c *Cluster) NewTutti(ctx context.Context, o TuttiOptions) (*Tutti, error) 
 		"ledger":     map[string]any{"path": filepath.Join(t.Directory, "ledger.db")},
 	}, o.Tutti)
 	t.Config = filepath.Join(t.Directory, "config.yaml")
+	if o.ImageRoot != "" {
+		t.Config = filepath.Join(o.ImageRoot, "etc/tutti/controller_manager_config.yaml")
+		tutti["ledger"] = map[string]any{"path": "/var/lib/tutti/ledger.db"}
+	}
+	if err := os.MkdirAll(filepath.Dir(t.Config), 0o755); err != nil {
+		return nil, err
+	}
 	if err := writeYAML(t.Config, config, tutti); err != nil {
 		return nil, err
 	}
@@ -136,11 +153,49 @@ func (c *Cluster) NewTutti(ctx context.Context, o TuttiOptions) (*Tutti, error) 
 
 // Launch starts the process and does not wait.
 func (t *Tutti) Launch() error {
+	if t.Options.ImageRoot != "" {
+		return t.launchImage()
+	}
 	args := append([]string{"operator", "--config", t.Config, "--kubeconfig", t.kubeconfig}, t.Options.Args...)
 	t.StartedAt = time.Now()
 	var err error
 	t.Process, err = StartProcess(t.Options.Name, t.cluster.LogDir, t.Directory, t.binary, args, t.Options.Env)
 	return err
+}
+
+const (
+	imageUser      = 65532
+	podCredentials = "var/run/secrets/kubernetes.io/serviceaccount"
+)
+
+// launchImage starts the program of the image as the chart's Deployment does.
+func (t *Tutti) launchImage() error {
+	server, err := url.Parse(t.Options.APIServer)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"operator", "--config=/etc/tutti/controller_manager_config.yaml"}, t.Options.Args...)
+	env := append([]string{"KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" + server.Port()}, t.Options.Env...)
+	t.StartedAt = time.Now()
+	t.Process, err = startProcess(t.Options.Name, t.cluster.LogDir, "/", "/usr/bin/tutti", args, env, syscall.SysProcAttr{
+		Chroot:     t.Options.ImageRoot,
+		Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser},
+	})
+	return err
+}
+
+// writePodCredentials lays the ServiceAccount's files where kubelet mounts them.
+func (c *Cluster) writePodCredentials(root, token string) error {
+	dir := filepath.Join(root, podCredentials)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{"token": []byte(token), "ca.crt": c.CA.CAPEM, "namespace": []byte(TuttiNamespace)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Start starts the process and waits until /readyz says yes.
