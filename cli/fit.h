@@ -10,15 +10,10 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "cli/objects.h"
 #include "engine/capacity.h"
 
 namespace tutti::cli {
-
-// One document of an input: an object, or a List of objects.
-struct FitDocument {
-  std::string where;  // for messages: "cluster.yaml", "cluster.yaml, document 2"
-  Json object;
-};
 
 struct FitPodSet {
   std::string name;
@@ -49,7 +44,7 @@ struct FitReport {
 // its ResourceClaimTemplate a gang doesn't fit, and the message says so. A namespace that is left
 // out is "default". kInvalid names the document, the object and
 // the field; so do two objects of one kind and name, and an input without any gang.
-Result<FitReport> Fit(const std::vector<FitDocument>& documents);
+Result<FitReport> Fit(const std::vector<Document>& documents);
 
 // "Fits", "NotNow", "Never", "Undecided".
 [[nodiscard]] std::string_view VerdictName(engine::FitKind kind);

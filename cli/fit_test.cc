@@ -19,8 +19,8 @@ Json Parsed(const std::string& text) {
   return json ? *json : Json();
 }
 
-std::vector<FitDocument> Input(std::initializer_list<std::string> texts) {
-  std::vector<FitDocument> out;
+std::vector<Document> Input(std::initializer_list<std::string> texts) {
+  std::vector<Document> out;
   for (const std::string& text : texts) {
     out.push_back({"file.json, document " + std::to_string(out.size() + 1), Parsed(text)});
   }
@@ -50,7 +50,7 @@ std::string Pod(const std::string& name, const std::string& node, int gpus,
          std::to_string(gpus) + R"(}}}]}, "status": {"phase": ")" + phase + "\"}}";
 }
 
-std::vector<std::string> Verdicts(const std::vector<FitDocument>& documents) {
+std::vector<std::string> Verdicts(const std::vector<Document>& documents) {
   std::vector<std::string> out;
   const auto report = Fit(documents);
   EXPECT_TRUE(report.has_value()) << report.error().message;
@@ -62,7 +62,7 @@ std::vector<std::string> Verdicts(const std::vector<FitDocument>& documents) {
   return out;
 }
 
-std::string Problem(const std::vector<FitDocument>& documents) {
+std::string Problem(const std::vector<Document>& documents) {
   const auto report = Fit(documents);
   EXPECT_FALSE(report.has_value());
   return report ? "" : report.error().message;

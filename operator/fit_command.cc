@@ -16,8 +16,8 @@ namespace {
 constexpr int kExitDoesNotFit = 1;
 constexpr int kExitBadInput = 2;
 
-Result<std::vector<cli::FitDocument>> ReadFitInput(const std::vector<std::string>& files) {
-  std::vector<cli::FitDocument> out;
+Result<std::vector<cli::Document>> ReadFitInput(const std::vector<std::string>& files) {
+  std::vector<cli::Document> out;
   for (const std::string& file : files) {
     const std::string name = file == "-" ? "standard input" : file;
     std::string text;
