@@ -18,6 +18,11 @@ inline constexpr std::string_view kGangClaimsAnnotation = "tutti.dev/gang-claims
 // Annotation on a ResourceFlavor: Auto, Require, Release, Observe or Off.
 inline constexpr std::string_view kCapacityModeAnnotation = "tutti.dev/capacity-mode";
 
+// Annotations on a Job or Workload that `tutti simulate` reads: Go durations, from the start of the
+// simulation and from the start of the job.
+inline constexpr std::string_view kSimulateArrivalAnnotation = "tutti.dev/simulate-arrival";
+inline constexpr std::string_view kSimulateRuntimeAnnotation = "tutti.dev/simulate-runtime";
+
 inline constexpr std::string_view kKueueGroup = "kueue.x-k8s.io";
 inline constexpr std::string_view kKueueVersion = "kueue.x-k8s.io/v1beta2";
 inline constexpr std::string_view kQueueNameLabel = "kueue.x-k8s.io/queue-name";

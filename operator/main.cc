@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started),
-// `doctor`, `fit` and `version`. Signals are taken by one thread that only asks the manager to
-// stop.
+// `doctor`, `fit`, `simulate` and `version`. Signals are taken by one thread that only asks the
+// manager to stop.
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -21,6 +21,7 @@
 #include "operator/fit_command.h"
 #include "operator/logging.h"
 #include "operator/manager.h"
+#include "operator/simulate_command.h"
 #include "operator/version.h"
 
 namespace tutti {
@@ -149,6 +150,20 @@ int Main(int argc, char** argv) {
   fit->add_flag("--batch", fit_flags.batch,
                 "One JSON object a line on standard input, {\"id\": …, \"items\": […]}, one answer "
                 "a line");
+  SimulateFlags simulate_flags;
+  CLI::App* simulate = app.add_subcommand(
+      "simulate",
+      "Play jobs on queues and nodes in virtual time, with the controller's own engine: when each "
+      "would start, why it waits, how much of the quota is used");
+  simulate->add_option("-f,--filename", simulate_flags.files,
+                       "YAML or JSON with queues, nodes and jobs; - is standard input; may be "
+                       "repeated");
+  simulate->add_option("--until", simulate_flags.until, "End after this time, e.g. 24h");
+  simulate->add_option("-o,--output", simulate_flags.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  simulate->add_flag("--batch", simulate_flags.batch,
+                     "One JSON object a line on standard input, {\"id\": …, \"items\": […], "
+                     "\"steps\": […]}, one answer a line");
   CLI::App* version = app.add_subcommand("version", "Print the version");
   app.require_subcommand(0, 1);
   try {
@@ -166,6 +181,9 @@ int Main(int argc, char** argv) {
   }
   if (fit->parsed()) {
     return RunFit(fit_flags);
+  }
+  if (simulate->parsed()) {
+    return RunSimulate(simulate_flags);
   }
   return RunOperator(flags);
 }
