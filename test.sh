@@ -8,6 +8,8 @@
 #   all            both; the default, and what CI runs
 #   --long         full sizes, and in the unit part also the sanitizer builds and clang-tidy
 #
+# TUTTI_K8S_MINOR is the Kubernetes minor of the control plane (default 1.36).
+#
 # Does all set-up: missing packages (as root), Go, the build, the control plane's binaries. Writes to
 # build/ in the tree and to ${TUTTI_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tutti}; logs to build/test-logs.
 # Ends with the counts over all suites and exit code 0 if nothing failed. Minutes per suite:
@@ -15,7 +17,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-usage() { sed -n '4,14p' test.sh | sed 's/^# \{0,1\}//'; }
+usage() { sed -n '4,16p' test.sh | sed 's/^# \{0,1\}//'; }
 
 tier=all pattern=. long=
 positional=()

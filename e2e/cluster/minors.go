@@ -63,6 +63,15 @@ func (c *Cluster) PodGroups() (schema.GroupVersionResource, bool) {
 	return resource, version != "" && !c.GatesOff
 }
 
+// GangGates are the gates of native gangs in this minor, all set to the same; empty if it has none.
+func (c *Cluster) GangGates(on bool) map[string]bool {
+	gates := map[string]bool{}
+	for _, gate := range minors[c.Minor].gates {
+		gates[gate] = on
+	}
+	return gates
+}
+
 // componentFlags are the gates of all components and --runtime-config for these options.
 func componentFlags(o Options) (gates map[string]bool, runtimeConfig string, err error) {
 	facts, known := minors[o.Minor]

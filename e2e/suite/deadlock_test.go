@@ -14,8 +14,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tutti.dev/e2e/cluster"
@@ -180,7 +178,7 @@ func attempts(t *testing.T, c *cluster.Cluster) float64 {
 // nativeDeadlock submits the classic without a queue: as plain Jobs, and where the API is served as two
 // native gangs. What happens is reported; only that the cluster is full, or a gang whole, is asked for.
 func nativeDeadlock(t *testing.T, c *cluster.Cluster) {
-	_, native := c.PodGroups()
+	groups, native := c.PodGroups()
 	for _, gangs := range []bool{false, true} {
 		if gangs && !native {
 			continue
@@ -196,16 +194,11 @@ func nativeDeadlock(t *testing.T, c *cluster.Cluster) {
 				j := loadJob(trace.Job{Team: "other", Name: fmt.Sprintf("%s-%d", name, i), Pods: 100, GPUs: 1, Duration: time.Hour})
 				j.Labels = nil
 				if gangs {
-					group := &schedulingv1alpha2.PodGroup{
-						ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: j.Name},
-						Spec: schedulingv1alpha2.PodGroupSpec{SchedulingPolicy: schedulingv1alpha2.PodGroupSchedulingPolicy{
-							Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 100},
-						}},
-					}
-					if _, err := c.Kube.SchedulingV1alpha2().PodGroups("other").Create(ctx, group, metav1.CreateOptions{}); err != nil {
+					if err := c.ApplyYAML(ctx, fmt.Sprintf("apiVersion: %s\nkind: PodGroup\nmetadata: {name: %s, namespace: other}\n"+
+						"spec: {schedulingPolicy: {gang: {minCount: 100}}}\n", groups.GroupVersion(), j.Name)); err != nil {
 						t.Fatal(err)
 					}
-					j.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group.Name}
+					inGroup(j, j.Name)
 				}
 				jobs = append(jobs, j)
 			}

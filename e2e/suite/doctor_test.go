@@ -76,9 +76,11 @@ func TestDoctor(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, code := doctor(t, c)
-		says(t, text, "missing  native gangs", "taken back",
-			"kube-apiserver           --runtime-config=scheduling.k8s.io/v1alpha2=true --feature-gates=GenericWorkload=true,GangScheduling=true",
-			"ok       holding Jobs")
+		flags := "--runtime-config=scheduling.k8s.io/v1alpha2=true --feature-gates=GenericWorkload=true,GangScheduling=true"
+		if c.Minor == "1.37" {
+			flags = "--runtime-config=scheduling.k8s.io/v1beta1=true --feature-gates=GenericWorkload=true\n"
+		}
+		says(t, text, "missing  native gangs", "taken back", "kube-apiserver           "+flags, "ok       holding Jobs")
 		if code != 1 {
 			t.Errorf("exit code %d, want 1", code)
 		}

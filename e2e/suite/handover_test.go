@@ -574,14 +574,17 @@ func (h *handOver) restartScheduler(t *testing.T, gates map[string]bool) {
 
 func jobControllerMakesGroups(t *testing.T) {
 	h := newHandOver(t, map[string]bool{"WorkloadWithJob": true})
+	quorums := h.Minor == "1.36"
 	for i := range 5 {
 		createJob(t, h.Cluster, indexed(teamJob(fmt.Sprintf("native-%d", i), 2, "1", "")))
 	}
 	for i := range 5 {
 		name := fmt.Sprintf("native-%d", i)
 		for _, pod := range h.running(t, name, 2) {
-			if pod.Labels["tutti.dev/pod-group"] != "" || pod.Spec.SchedulingGroup == nil {
-				t.Errorf("pod %s has label %q and group %v", pod.Name, pod.Labels["tutti.dev/pod-group"], pod.Spec.SchedulingGroup)
+			label, group := pod.Labels["tutti.dev/pod-group"], pod.Spec.SchedulingGroup
+			// Where it makes groups without a quorum for every Job, they give way to ours.
+			if group == nil || (quorums && label != "") || (!quorums && label != *group.PodGroupName) {
+				t.Errorf("pod %s has label %q and group %v", pod.Name, label, group)
 			}
 		}
 	}
@@ -591,23 +594,51 @@ func jobControllerMakesGroups(t *testing.T) {
 	if again := sum(t, h.tutti, "kueue_evicted_workloads_total", nil); again != 0 {
 		t.Errorf("%v gangs were started again", again)
 	}
+	gang := "native-0"
+	if !quorums {
+		gang = "asks"
+		if err := h.ApplyYAML(t.Context(), `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: asks, namespace: team, labels: {kueue.x-k8s.io/queue-name: lq}}
+spec:
+  parallelism: 2
+  completions: 2
+  completionMode: Indexed
+  scheduling: {schedulingPolicy: {gang: {minCount: 2}}}
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: "example.org/work:1", resources: {requests: {cpu: 1}}}]
+`); err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range h.running(t, gang, 2) {
+			if pod.Labels["tutti.dev/pod-group"] != "" || pod.Spec.SchedulingGroup == nil {
+				t.Errorf("pod %s has label %q and group %v", pod.Name, pod.Labels["tutti.dev/pod-group"], pod.Spec.SchedulingGroup)
+			}
+		}
+		deleteJob(t, h.Cluster, "native-4") // room for one more
+		createJob(t, h.Cluster, teamJob("single", 1, "1", "500ms"))
+		waitForJob(t, h.Cluster, "single", batchv1.JobComplete)
+	}
 	// Its quorum out of reach, such a group gives way to one of ours.
-	pods, err := h.pods(t.Context(), "native-0")
+	pods, err := h.pods(t.Context(), gang)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.setPhase(t, pods[0].Name, corev1.PodSucceeded)
 	h.setPhase(t, pods[1].Name, corev1.PodFailed)
-	h.evicted(t, "native-0", "which the Job controller made")
-	for _, pod := range h.running(t, "native-0", 1) {
+	h.evicted(t, gang, "which the Job controller made")
+	for _, pod := range h.running(t, gang, 1) {
 		h.setPhase(t, pod.Name, corev1.PodSucceeded)
 	}
-	waitForJob(t, h.Cluster, "native-0", batchv1.JobComplete)
+	waitForJob(t, h.Cluster, gang, batchv1.JobComplete)
 }
 
 func (h *handOver) gatesInOneComponent(t *testing.T) {
 	t.Run("controller manager", func(t *testing.T) {
-		h.restartManager(t, map[string]bool{"GenericWorkload": false, "DRAWorkloadResourceClaims": false, "GangScheduling": false})
+		h.restartManager(t, h.GangGates(false))
 		defer h.restartManager(t, nil)
 		createJob(t, h.Cluster, teamJob("kept", 3, "1", "500ms"))
 		waitForJob(t, h.Cluster, "kept", batchv1.JobComplete)
@@ -630,9 +661,14 @@ func (h *handOver) gatesInOneComponent(t *testing.T) {
 		word  string
 	}{
 		{"scheduler without gangs", map[string]bool{"GangScheduling": false}, "GangScheduling is off"},
-		{"scheduler without groups", map[string]bool{"GangScheduling": false, "GenericWorkload": false, "DRAWorkloadResourceClaims": false}, "GenericWorkload is off"},
+		{"scheduler without groups", h.GangGates(false), "GenericWorkload is off"},
 	} {
 		t.Run(one.name, func(t *testing.T) {
+			for gate := range one.gates {
+				if _, known := h.GangGates(false)[gate]; !known {
+					t.Skipf("Kubernetes %s has no gate %s", h.Minor, gate)
+				}
+			}
 			h.restartScheduler(t, one.gates)
 			h.restartTutti(t)
 			h.gangCondition(t, "False", "kube-scheduler", one.word)
