@@ -162,6 +162,32 @@ int64_t Scaled(Wide coefficient, int32_t exponent, int32_t scale) {
   return magnitude > static_cast<Wide>(kMax) ? kMax : static_cast<int64_t>(magnitude);
 }
 
+int32_t ToInt32(int64_t value) {
+  return static_cast<int32_t>(std::clamp<int64_t>(value, std::numeric_limits<int32_t>::min(),
+                                                  std::numeric_limits<int32_t>::max()));
+}
+
+// 10^power as Go's math.Pow10 has it: a product, or a quotient, of two of its constants.
+double GoPow10(int32_t power) {
+  static constexpr std::array<double, 10> kSteps = {1e0,   1e32,  1e64,  1e96,  1e128,
+                                                    1e160, 1e192, 1e224, 1e256, 1e288};
+  static constexpr std::array<double, 11> kNegativeSteps = {
+      1e-0, 1e-32, 1e-64, 1e-96, 1e-128, 1e-160, 1e-192, 1e-224, 1e-256, 1e-288, 1e-320};
+  static constexpr std::array<double, 32> kOnes = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23,
+                                                   1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31};
+  if (power > 308) {
+    return std::numeric_limits<double>::infinity();
+  }
+  if (power < -323) {
+    return 0;
+  }
+  const auto size = static_cast<size_t>(std::abs(power));
+  return power >= 0 ? kSteps[size / 32] * kOnes[size % 32]
+                    : kNegativeSteps[size / 32] / kOnes[size % 32];
+}
+
 std::string WideToString(Wide value) {
   const bool negative = value < 0;
   std::string out;
@@ -287,7 +313,8 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
   digits.erase(digits.begin(),
                std::find_if(digits.begin(), digits.end(), [](uint8_t d) { return d != 0; }));
   int64_t exponent = suffix.binary ? -counted_fraction : suffix.exponent - counted_fraction;
-  out.scale_ = !exact_path ? kNotIn64Bits : static_cast<int32_t>(suffix.binary ? 0 : exponent);
+  out.wide_ = !exact_path;
+  out.scale_ = ToInt32(exponent);
   if (digits.empty()) {
     out.text_.clear();
     return out;
@@ -296,6 +323,9 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
     for (int64_t i = 0; i < suffix.exponent; ++i) {
       MultiplyBy1024(digits);
     }
+  }
+  if (out.wide_) {
+    out.scale_ = kNano;
   }
   if (exponent < kNano) {
     const auto drop = static_cast<size_t>(kNano - exponent);
@@ -320,16 +350,13 @@ Result<Quantity> Quantity::Parse(std::string_view text) {
     magnitude = magnitude * 10 + digit;
   }
   out.coefficient_ = negative ? -magnitude : magnitude;
-  out.exponent_ =
-      static_cast<int32_t>(std::min<int64_t>(exponent, std::numeric_limits<int32_t>::max()));
-  if (suffix.binary) {
-    const int64_t whole = static_cast<int64_t>(digits.size()) + exponent;
-    if (whole > 19 || Scaled(magnitude, out.exponent_, 0) == kMax) {
-      out.coefficient_ = negative ? -static_cast<Wide>(kMax) : static_cast<Wide>(kMax);
-      out.exponent_ = 0;
-      out.scale_ = kNotIn64Bits;
-      out.text_.clear();
-    }
+  out.exponent_ = ToInt32(exponent);
+  if (suffix.binary && (out > FromInt(kMax) || out < FromInt(-kMax))) {
+    out.coefficient_ = negative ? -static_cast<Wide>(kMax) : static_cast<Wide>(kMax);
+    out.exponent_ = 0;
+    out.scale_ = 0;
+    out.wide_ = true;
+    out.text_.clear();
   }
   return out;
 }
@@ -370,27 +397,34 @@ int64_t Quantity::MilliValue() const {
   return Scaled(coefficient_, exponent_, -3);
 }
 
-std::optional<int64_t> Quantity::AsInt64() const {
-  if (scale_ < 0) {  // kNotIn64Bits, too
+std::optional<int64_t> Quantity::KeptAt(int32_t scale) const {
+  Wide value = coefficient_;
+  for (int64_t shift = static_cast<int64_t>(exponent_) - scale; shift > 0 && value != 0; --shift) {
+    if (value > kMax || value < kMin) {
+      return std::nullopt;
+    }
+    value *= 10;
+  }
+  if (value > kMax || value < kMin) {
     return std::nullopt;
   }
-  const int64_t value = Value();
-  if (value == kMax || value == kMin) {  // perhaps saturated
-    return *this == FromInt(value) ? std::optional<int64_t>(value) : std::nullopt;
-  }
-  return value;
+  return static_cast<int64_t>(value);
+}
+
+std::optional<int64_t> Quantity::AsInt64() const {
+  return wide_ || scale_ < 0 ? std::nullopt : KeptAt(0);
 }
 
 double Quantity::ApproximateDouble() const {
-  // The API server multiplies the digits that it keeps by a power of ten, and rounds twice.
-  Wide digits = coefficient_;
-  int32_t exponent = exponent_;
-  while (scale_ != kNotIn64Bits && exponent > scale_ && digits != 0) {
-    digits *= 10;
-    --exponent;
+  // The API server multiplies the digits that it keeps by a power of ten, and rounds each.
+  const std::string text =
+      WideToString(coefficient_) + "e" + std::to_string(static_cast<int64_t>(exponent_) - scale_);
+  double digits = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digits);
+  if (error == std::errc::result_out_of_range) {
+    digits = std::copysign(std::numeric_limits<double>::infinity(), Sign());
   }
-  const double power = std::pow(10.0, exponent);
-  return exponent == 0 ? static_cast<double>(digits) : static_cast<double>(digits) * power;
+  return coefficient_ == 0 ? 0.0 : (scale_ == 0 ? digits : digits * GoPow10(scale_));
 }
 
 Quantity Quantity::RoundedUpToMilli() const {
@@ -403,7 +437,7 @@ Quantity Quantity::RoundedUpToMilli() const {
   const Wide rest = coefficient_ % divisor;
   out.coefficient_ = coefficient_ / divisor + (rest > 0 ? 1 : (rest < 0 ? -1 : 0));
   out.exponent_ = -3;
-  out.scale_ = scale_ == kNotIn64Bits ? kNotIn64Bits : -3;
+  out.scale_ = -3;
   return out;
 }
 
@@ -486,15 +520,28 @@ bool operator==(const Quantity& a, const Quantity& b) {
 }
 
 Quantity operator+(const Quantity& a, const Quantity& b) {
-  constexpr int32_t kWide = Quantity::kNotIn64Bits;
-  const bool narrow = a.scale_ != kWide && b.scale_ != kWide;
-  if (b.coefficient_ == 0 || a.coefficient_ == 0) {
-    Quantity out = b.coefficient_ == 0 ? a : b;
-    out.scale_ = narrow ? out.scale_ : kWide;
+  Quantity out;
+  out.format_ = a.IsZero() ? b.format_ : a.format_;
+  if (!a.wide_ && !b.wide_) {
+    // The scale of a zero doesn't count here.
+    out.scale_ = b.IsZero() ? a.scale_ : a.IsZero() ? b.scale_ : std::min(a.scale_, b.scale_);
+    const std::optional<int64_t> left = a.KeptAt(out.scale_);
+    const std::optional<int64_t> right = b.KeptAt(out.scale_);
+    int64_t kept = 0;
+    if (left && right && !__builtin_add_overflow(*left, *right, &kept)) {
+      out.coefficient_ = kept;
+      out.exponent_ = kept == 0 ? 0 : out.scale_;
+      return out;
+    }
+  }
+  out.scale_ = std::min(a.scale_, b.scale_);
+  out.wide_ = true;
+  if (a.IsZero() || b.IsZero()) {
+    const Quantity& other = a.IsZero() ? b : a;
+    out.coefficient_ = other.coefficient_;
+    out.exponent_ = other.exponent_;
     return out;
   }
-  Quantity out;
-  out.format_ = a.format_;
   out.exponent_ = std::min(a.exponent_, b.exponent_);
   const auto widen = [&](const Quantity& quantity, Wide& value) {
     value = quantity.coefficient_;
@@ -507,40 +554,31 @@ Quantity operator+(const Quantity& a, const Quantity& b) {
   };
   Wide left = 0;
   Wide right = 0;
-  Wide sum = 0;
-  if (!widen(a, left) || !widen(b, right) || __builtin_add_overflow(left, right, &sum) ||
-      DigitCount(sum) > kMaxDigits) {
-    // Far beyond int64: the larger part decides.
-    const Quantity negated = -b;
-    Quantity larger = (a.Sign() == b.Sign() ? (a.Sign() > 0 ? a > b : a < b)
-                                            : (a.Sign() > 0 ? a > negated : a < negated))
-                          ? a
-                          : b;
-    larger.text_.clear();
-    larger.scale_ = kWide;
-    return larger;
+  if (widen(a, left) && widen(b, right) &&
+      !__builtin_add_overflow(left, right, &out.coefficient_) &&
+      DigitCount(out.coefficient_) <= kMaxDigits) {
+    out.exponent_ = out.coefficient_ == 0 ? 0 : out.exponent_;
+    return out;
   }
-  out.coefficient_ = sum;
-  const int32_t scale = std::min(a.scale_, b.scale_);
-  const auto fits = [scale](Wide coefficient, int32_t exponent) {
-    const int64_t scaled = Scaled(coefficient, exponent, scale);
-    return scaled != kMax && scaled != kMin;
+  // Far beyond int64: the part that has more places before the point decides.
+  const auto places = [](const Quantity& quantity) {
+    return static_cast<int64_t>(DigitCount(quantity.coefficient_)) + quantity.exponent_;
   };
-  out.scale_ = narrow && fits(a.coefficient_, a.exponent_) && fits(b.coefficient_, b.exponent_) &&
-                       fits(sum, out.exponent_)
-                   ? scale
-                   : kWide;
-  if (sum == 0) {
-    out.exponent_ = 0;
-  }
+  const Quantity& larger = places(a) >= places(b) ? a : b;
+  out.coefficient_ = larger.coefficient_;
+  out.exponent_ = larger.exponent_;
   return out;
 }
 
-Quantity Quantity::operator-() const {
-  Quantity out = *this;
-  out.coefficient_ = -out.coefficient_;
-  out.text_.clear();
-  return out;
+Quantity operator-(const Quantity& a, const Quantity& b) {
+  if (!a.wide_ && !b.wide_ && b.KeptAt(b.scale_) == kMin) {
+    if (const Quantity sum = a + b; !sum.wide_) {
+      return sum;
+    }
+  }
+  Quantity opposite = b;
+  opposite.coefficient_ = -opposite.coefficient_;
+  return a + opposite;
 }
 
 int64_t ToAmount(std::string_view resource, const Quantity& quantity) {

@@ -47,19 +47,23 @@ class Quantity {
 
   friend std::strong_ordering operator<=>(const Quantity& a, const Quantity& b);  // by value
   friend bool operator==(const Quantity& a, const Quantity& b);                   // by value
-  // Exact up to 38 digits; beyond that the larger part.
+  // Exact up to 38 digits; beyond that the larger part. As in the API server, b = -2^63 is its own
+  // opposite where a - b is computed in 64 bits.
   friend Quantity operator+(const Quantity& a, const Quantity& b);
-  Quantity operator-() const;
+  friend Quantity operator-(const Quantity& a, const Quantity& b);
 
  private:
+  [[nodiscard]] std::optional<int64_t> KeptAt(int32_t scale) const;  // absent: not an int64
+
   // value = coefficient_ * 10^exponent_ (binary suffixes are multiplied out; exact)
   __extension__ __int128 coefficient_ = 0;
   int32_t exponent_ = 0;
   enum class Format : uint8_t { kDecimal, kBinary, kExponent };
   Format format_ = Format::kDecimal;  // how the canonical form is printed
-  // The decimal scale at which the API server keeps the number in 64 bits.
-  static constexpr int32_t kNotIn64Bits = INT32_MIN;
+  // How the API server keeps the number: a multiple of 10^scale_ (at most exponent_, unless the
+  // number is 0), in 64 bits or, if wide_, in any number of digits. CEL shows both.
   int32_t scale_ = 0;
+  bool wide_ = false;
   std::string text_;  // the parsed text where it counts as canonical
 };
 

@@ -102,6 +102,30 @@ TEST(Quantity, AddsExactly) {
   EXPECT_EQ((Q("-1e100") + Q("1e50")).Value(), std::numeric_limits<int64_t>::min());
 }
 
+TEST(Quantity, SubtractsAsTheApiServerDoes) {
+  EXPECT_EQ((Q("1") - Q("1.5")).ToString(), "-500m");
+  EXPECT_EQ((Q("2Gi") - Q("1Gi")).ToString(), "1Gi");
+  // The opposite of the smallest int64 is itself in 64 bits …
+  const Quantity smallest = Quantity::FromInt(std::numeric_limits<int64_t>::min());
+  EXPECT_LT(Q("1") - smallest, Q("0"));
+  EXPECT_EQ((Q("1") - smallest).AsInt64(), std::numeric_limits<int64_t>::min() + 1);
+  // … and isn't beyond them.
+  EXPECT_EQ((Q("-1") - smallest).ToString(), "9223372036854775807");
+  EXPECT_EQ((Q("1.5Gi") - smallest).Sign(), 1);
+  EXPECT_EQ((Q("10E") - smallest).Sign(), 1);
+}
+
+TEST(Quantity, SumsStayIn64BitsAsLongAsTheyFit) {
+  const auto none = std::nullopt;
+  const int64_t largest = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ((Quantity::FromInt(largest - 1) + Q("1")).AsInt64(), largest);
+  EXPECT_EQ((Quantity::FromInt(largest) + Q("1")).AsInt64(), none);
+  // What was beyond them once stays there.
+  EXPECT_EQ((Quantity::FromInt(largest) + Q("1") - Q("1")).AsInt64(), none);
+  EXPECT_EQ((Q("10Gi") + Quantity::FromInt(-largest - 1)).AsInt64(),
+            (int64_t{10} << 30) - largest - 1);
+}
+
 TEST(Quantity, IsAnIntegerWhereTheApiServerKeepsOne) {
   const auto none = std::nullopt;
   EXPECT_EQ(Q("0").AsInt64(), 0);
@@ -124,6 +148,10 @@ TEST(Quantity, ApproximatesAsADouble) {
   EXPECT_EQ(Q("10Gi").ApproximateDouble(), 10737418240.0);
   EXPECT_EQ(Q("-500m").ApproximateDouble(), -0.5);
   EXPECT_EQ(Q("1e30").ApproximateDouble(), 1e30);
+  // Numbers of more than 64 bits are kept in billionths, and rounded twice.
+  EXPECT_EQ(Q("12345678901234567890").ApproximateDouble(), 12345678901234567890e9 * 1e-9);
+  EXPECT_EQ(Q("-9Ei").ApproximateDouble(), -9223372036854775807.0);
+  EXPECT_EQ(Q("0").ApproximateDouble(), 0.0);
 }
 
 TEST(Quantity, PrintsComputedValuesInCanonicalForm) {

@@ -16,8 +16,11 @@ uint64_t Up(double value) {
   return static_cast<uint64_t>(std::ceil(value));
 }
 
+// Below zero it wraps, as in Go.
 uint64_t Down(double value) {
-  return value >= 1e18 ? uint64_t{1} << 60U : static_cast<uint64_t>(value);
+  return value >= 1e18    ? uint64_t{1} << 60U
+         : value <= -1e18 ? uint64_t{1} << 63U
+                          : static_cast<uint64_t>(static_cast<int64_t>(value));
 }
 
 // Sizes in cel-go's own rules look into optional values.
@@ -53,9 +56,9 @@ uint64_t Leaves(const Value& value, Context& context) {
   }
 }
 
-uint64_t SelfComparison(const Value& list) {
+std::optional<uint64_t> SelfComparison(const Value& list) {
   if (list.kind != Kind::kList) {
-    return 1;
+    return std::nullopt;
   }
   const auto size = static_cast<double>(ListSize(list));
   double factor = 2;
@@ -82,8 +85,8 @@ bool IsKubernetes(Kind kind) {
 
 }  // namespace
 
-uint64_t CallCost(CostRule rule, const Value* args, size_t count, const Value& result,
-                  Context& context) {
+std::optional<uint64_t> CallCost(CostRule rule, const Value* args, size_t count,
+                                 const Value& result, Context& context) {
   const auto size = [&](size_t i) {
     return i < count ? static_cast<double>(SizeWithin(args[i])) : 1.0;
   };
@@ -126,9 +129,11 @@ uint64_t CallCost(CostRule rule, const Value* args, size_t count, const Value& r
     case CostRule::kListOutput:
       return ActualSize(result) + kNewList;
     case CostRule::kFlatten: {
-      const double depth =
-          count == 2 && args[1].kind == Kind::kInt ? static_cast<double>(args[1].integer) : 1.0;
-      return depth < 0 ? kNewList : Down(depth * size(0)) + kNewList;
+      if (count == 2 && args[1].kind != Kind::kInt) {
+        return std::nullopt;
+      }
+      const double depth = count == 2 ? static_cast<double>(args[1].integer) : 1.0;
+      return Down(depth * size(0)) + kNewList;
     }
     case CostRule::kCompareAll:
       return SelfComparison(args[0]);

@@ -171,6 +171,26 @@ TEST(DeviceSelectorTest, ComputesAsTheStandardSays) {
                      });
 }
 
+TEST(DeviceSelectorTest, TheOverloadThatTheCheckerFoundIsTheOneThatIsCalled) {
+  ExpectAll("error: no such overload",
+            {
+                // The type of value() was bound to a quantity.
+                "quantity('1').add(dyn(optional.of(0)).value()).isInteger()",
+                "(true ? dyn(['b', 'a']) : 1).reverse().isSorted()",
+                "dyn([1]).join() == '1'",
+            });
+  ExpectAll("true", {
+                        "quantity('1').add(dyn(0)).isInteger()",
+                        "dyn(['a', 'b']).isSorted()",
+                    });
+}
+
+TEST(DeviceSelectorTest, AnErrorWhoseCostCannotBeToldIsNotAbsorbed) {
+  ExpectAll("error: the cost",
+            {"[[1]][1].distinct() == [] || true", "[[1]][1].sort() == [] || true"});
+  ExpectAll("true", {"[[1]][1].reverse() == [] || true"});
+}
+
 TEST(DeviceSelectorTest, CostIsLimited) {
   const std::string loops =
       "[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(b, [0,1,2,3,4,5,6,7,8,9].all(c, "

@@ -134,8 +134,8 @@ constexpr FunctionLine kFunctions[] = {
     {"isGlobalUnicast", RunIsGlobalUnicast},
     {"cidr", RunCidr, true, Rule::kTraverse},
     {"isCIDR", RunIsCidr, true, Rule::kTraverse},
-    {"containsIP", RunContainsIp},
-    {"containsCIDR", RunContainsCidr},
+    {"containsIP", RunContainsIp, false, Rule::kContainsIp},
+    {"containsCIDR", RunContainsCidr, false, Rule::kContainsCidr},
     {"prefixLength", RunPrefixLength},
     {"masked", RunMasked},
     {"url", RunUrl, true, Rule::kTraverse},
@@ -163,6 +163,12 @@ constexpr FunctionLine kFunctions[] = {
     {"reason", RunNever},
     {"fieldSelector", RunNever},
     {"labelSelector", RunNever},
+};
+
+// With one implementation for all overloads, which checks its arguments itself.
+constexpr std::string_view kSingletons[] = {
+    "!_",  "-_",   "_+_", "_-_",  "_*_",  "_/_", "_%_",  "_<_",       "_<=_",
+    "_>_", "_>=_", "@in", "size", "type", "dyn", "sort", kSortByKeys, "matches",
 };
 
 struct OverloadLine {
@@ -595,6 +601,9 @@ struct Table {
       function.has_cost = line.has_cost;
       function.cost = line.cost;
     }
+    for (const std::string_view name : kSingletons) {
+      functions.at(name).singleton = true;
+    }
     for (const OverloadLine& line : kOverloads) {
       Add(line);
     }
@@ -611,7 +620,58 @@ struct Table {
   }
 };
 
+// The parameters of maps, optionals and types are variables everywhere.
+bool Takes(const TypeNode& type, const Value& value) {
+  switch (type.kind) {
+    case TypeKind::kNull:
+      return value.kind == Kind::kNull;
+    case TypeKind::kBool:
+      return value.kind == Kind::kBool;
+    case TypeKind::kInt:
+      return value.kind == Kind::kInt;
+    case TypeKind::kUint:
+      return value.kind == Kind::kUint;
+    case TypeKind::kDouble:
+      return value.kind == Kind::kDouble;
+    case TypeKind::kString:
+      return value.kind == Kind::kString;
+    case TypeKind::kBytes:
+      return value.kind == Kind::kBytes;
+    case TypeKind::kTimestamp:
+      return value.kind == Kind::kTimestamp;
+    case TypeKind::kDuration:
+      return value.kind == Kind::kDuration;
+    case TypeKind::kList:
+      return value.kind == Kind::kList &&
+             (ListSize(value) == 0 || Takes(*type.parameters[0], ListGet(*value.list, 0)));
+    case TypeKind::kMap:
+      return value.kind == Kind::kMap;
+    case TypeKind::kOptional:
+      return value.kind == Kind::kOptional;
+    case TypeKind::kType:
+      return value.kind == Kind::kType;
+    case TypeKind::kStruct:
+    case TypeKind::kOpaque:
+      return TypeName(value) == type.name;
+    case TypeKind::kDyn:
+    case TypeKind::kAny:
+    case TypeKind::kError:
+    case TypeKind::kVariable:
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool Takes(const Overload& overload, const Value* args, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!Takes(*overload.args[i], args[i])) {
+      return false;
+    }
+  }
+  return true;
+}
 
 const Function* FindFunction(std::string_view name) {
   static const Table table;

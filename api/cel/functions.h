@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -69,16 +70,23 @@ using Implementation = Value (*)(const CallFrame& call);
 struct Function {
   std::string_view name;
   Implementation run = nullptr;
-  bool has_cost = false;  // the rule below goes before those of the overloads
-  CostRule cost = CostRule::kOne;
+  bool has_cost = false;           // the rule below goes before those of the overloads
+  CostRule cost = CostRule::kOne;  // also when the checker left several overloads
+  // One implementation for all overloads, which is not asked whether it takes the arguments.
+  bool singleton = false;
   std::deque<Overload> overloads;
 };
 
 // Null: no such function. The table is built once and never changes.
 [[nodiscard]] const Function* FindFunction(std::string_view name);
 
-[[nodiscard]] uint64_t CallCost(CostRule rule, const Value* args, size_t count, const Value& result,
-                                Context& context);
+// Absent: cel-go's rule panics on these arguments, which ends the evaluation.
+[[nodiscard]] std::optional<uint64_t> CallCost(CostRule rule, const Value* args, size_t count,
+                                               const Value& result, Context& context);
+
+// Whether the overload takes the values, as cel-go asks before a call: by kind and name, of a list
+// with elements also by the first one.
+[[nodiscard]] bool Takes(const Overload& overload, const Value* args, size_t count);
 
 // Implementations, by library.
 Value RunNot(const CallFrame& call);

@@ -42,7 +42,8 @@ Value Sum(const CallFrame& call, bool negative) {
   } else {
     return NoSuchOverload();
   }
-  Quantity sum = *call.args[0].quantity + (negative ? -other : other);
+  const Quantity& one = *call.args[0].quantity;
+  Quantity sum = negative ? one - other : one + other;
   return QuantityValue(call.context.Keep(std::move(sum)), /*computed=*/true);
 }
 

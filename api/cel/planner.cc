@@ -232,15 +232,19 @@ class Planner {
                                              : Form::kCall);
     node->function = FindFunction(name);
     node->overload = expr.overload;
-    node->rule = node->function->has_cost    ? node->function->cost
-                 : node->overload != nullptr ? node->overload->cost
-                                             : CostRule::kOne;
+    node->rule = node->function->has_cost || node->overload == nullptr ? node->function->cost
+                                                                       : node->overload->cost;
     if (expr.target != nullptr) {
       node->args.push_back(Plan(*expr.target));
     }
     for (const Expr* arg : expr.args) {
       node->args.push_back(Plan(*arg));
     }
+    // Several overloads are one function of any number of arguments.
+    node->stops_at_error =
+        node->args.size() > 2 || (node->overload == nullptr && !node->function->singleton &&
+                                  node->function->overloads.size() > 1);
+    node->guarded = node->overload != nullptr && !node->function->singleton;
     return node->form == Form::kCall ? Optimized(expr, node) : node;
   }
 
@@ -264,6 +268,7 @@ class Planner {
       if (node->regex == nullptr) {
         return Problem(expr, "not a regular expression (RE2 syntax)");
       }
+      node->stops_at_error = true;
     }
     const bool foldable = std::all_of(node->args.begin(), node->args.end(), [](const Node* arg) {
       return arg->form == Form::kConstant || arg->form == Form::kFolded;

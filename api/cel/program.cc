@@ -67,6 +67,12 @@ class Evaluation {
     return context_.cost > kCostLimit && !value.IsFatal() ? Fail(Failure::kCostLimit) : value;
   }
 
+  Value Charged(const Node& node, const Value* args, size_t count, const Value& result) {
+    const std::optional<uint64_t> cost = CallCost(node.rule, args, count, result, context_);
+    return cost ? Spent(*cost, result)
+                : Fail(Failure::kInternal, "the cost of a call can't be told for these arguments");
+  }
+
   // --- attributes -------------------------------------------------------------------------------
 
   Value Variable(int slot_number) {
@@ -301,20 +307,22 @@ class Evaluation {
       if (args[i].IsError() && strict && !failed) {
         failed = true;
         error = args[i];
-        if (count > 2 && i + 1 < count) {
+        if (node.stops_at_error && i + 1 < count) {
           return error;  // the rest isn't looked at, and the call isn't charged
         }
       }
     }
     Value result = error;
-    if (!failed) {
+    if (!failed && node.guarded && !Takes(*node.overload, args.data(), count)) {
+      result = NoSuchOverload();
+    } else if (!failed) {
       result = node.function->run(
           CallFrame{context_, args.data(), count, node.overload, node.regex.get()});
       if (result.IsFatal()) {
         return result;
       }
     }
-    return Spent(CallCost(node.rule, args.data(), count, result, context_), result);
+    return Charged(node, args.data(), count, result);
   }
 
   Value Equality(const Node& node) {
@@ -333,7 +341,7 @@ class Evaluation {
     if (args[0].IsFatal() || args[1].IsFatal()) {
       return args[0].IsFatal() ? args[0] : args[1];
     }
-    return Spent(CallCost(node.rule, args.data(), 2, result, context_), result);
+    return Charged(node, args.data(), 2, result);
   }
 
   Value Logic(const Node& node, bool stop) {

@@ -64,6 +64,8 @@ struct Node {
   std::unique_ptr<Attribute> attribute;
   const Function* function = nullptr;
   const Overload* overload = nullptr;
+  bool guarded = false;         // asks the overload whether it takes the arguments
+  bool stops_at_error = false;  // an argument that fails: the later ones aren't looked at
   std::unique_ptr<const Regex> regex;
   std::vector<const Node*> args;  // kMap: key, value, key, value …
   std::vector<bool> optional;
