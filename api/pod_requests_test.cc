@@ -106,6 +106,15 @@ TEST(PodShape, NamesTheFieldOfAMalformedQuantity) {
               HasSubstr("spec.containers[0].resources.requests: must be a map"));
 }
 
+// known-bugs D8: the API server refuses it in a Job; a Workload may have been stored without that.
+TEST(PodShape, ANegativeRequestDoesNotOffsetThatOfAnotherContainer) {
+  EXPECT_THAT(ErrorOf(R"({"spec":{"containers":[
+      {"resources":{"requests":{"nvidia.com/gpu":"4"},"limits":{"nvidia.com/gpu":"4"}}},
+      {"resources":{"requests":{"nvidia.com/gpu":"-2"},"limits":{"nvidia.com/gpu":"-2"}}}]}})"),
+              HasSubstr("containers[1].resources.requests[nvidia.com/gpu]: \"-2\" must not "
+                        "be negative"));
+}
+
 TEST(PodShape, RefusesAmountsBeyond64Bits) {
   EXPECT_THAT(ErrorOf(R"({"spec":{"containers":[{"resources":{"requests":{"cpu":"1e16"}}}]}})"),
               HasSubstr("total request of cpu"));

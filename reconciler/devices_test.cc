@@ -138,6 +138,69 @@ TEST_F(DevicesTest, DevicesCostQuota) {
   EXPECT_EQ(cluster_.Check(), "");
 }
 
+// known-bugs D13
+TEST_F(DevicesTest, AForgedClaimNeitherAddsToNorTakesFromWhatAJobIsCharged) {
+  Gpus("n1", 4);
+  Gpus("n2", 4);
+  cluster_.Submit({.name = "five", .pods = 5, .runs_for = 60s, .claim_template = "one-gpu"});
+  cluster_.Run(1s);
+  ASSERT_FALSE(cluster_.Suspended("team-a", "five")) << Message("five");
+  for (int i = 0; i < 4; ++i) {
+    // As if the scheduler had made it for a pod with an extended resource.
+    const auto claim = ClaimOf("five", 0, "gpu-0");
+    claim->meta.name = "forged-" + std::to_string(i);
+    claim->meta.annotations["resource.kubernetes.io/extended-resource-claim"] = "true";
+    claim->allocation.reset();
+    cluster_.core().OnResourceClaim(claim, false);
+  }
+  cluster_.Submit({.name = "two", .pods = 2, .runs_for = 60s, .claim_template = "one-gpu"});
+  cluster_.Run(2s);
+  EXPECT_TRUE(cluster_.Suspended("team-a", "two"));
+  cluster_.Submit({.name = "one", .pods = 1, .runs_for = 60s, .claim_template = "one-gpu"});
+  cluster_.Run(1s);
+  EXPECT_FALSE(cluster_.Suspended("team-a", "one")) << Message("one");
+}
+
+// known-bugs D4
+TEST_F(DevicesTest, AClassThatIsDeletedAndMadeAgainIsLookedAtBothTimes) {
+  Gpus("n1", 2);
+  auto device_class = std::make_shared<api::DeviceClass>();
+  device_class->meta.name = "gpu";
+  cluster_.core().OnDeviceClass(device_class, true);
+  cluster_.Submit({.name = "job", .pods = 1, .runs_for = 5s, .claim_template = "one-gpu"});
+  cluster_.Run(2s);
+  EXPECT_TRUE(cluster_.Suspended("team-a", "job"));
+  EXPECT_NE(Message("job").find("DeviceClass gpu does not exist"), std::string::npos)
+      << Message("job");
+  cluster_.core().OnDeviceClass(device_class, false);
+  cluster_.Run(1s);
+  EXPECT_FALSE(cluster_.Suspended("team-a", "job")) << Message("job");
+}
+
+// known-bugs D5
+TEST(DevicesOffTest, AJobWithClaimsIsRefusedWhereDevicesCantBeCounted) {
+  for (const bool served : {false, true}) {
+    Options options;
+    options.managed_namespaces.present = true;
+    options.devices = served;
+    options.device_quota = false;
+    Cluster cluster(options);
+    cluster.AddNamespace("team-a");
+    cluster.AddFlavor("default");
+    cluster.AddNode("n1", 4);
+    cluster.AddQueue("cq", "team-a", {{"cpu", "8"}});
+    cluster.Tick();
+    cluster.Submit({.name = "job", .pods = 1, .runs_for = 5s, .claim_template = "one-gpu"});
+    cluster.Run(5s);
+    EXPECT_TRUE(cluster.Suspended("team-a", "job"));
+    const Json workload = cluster.WorkloadOf("team-a", "job");
+    EXPECT_EQ(cluster.Condition(workload, "QuotaReserved", "reason"), "Inadmissible");
+    EXPECT_NE(cluster.Condition(workload, "QuotaReserved", "message")
+                  .find("resourceClaims: devices can't be counted here"),
+              std::string::npos);
+  }
+}
+
 // known-bugs D3, D4: no loop while it can't be counted, and told again when it can.
 TEST_F(DevicesTest, AClassThatCantBeCountedIsSaidOnceAndLookedAtAgainWhenItChanges) {
   Gpus("n1", 2);
