@@ -58,7 +58,7 @@ var templatesOf = map[string][]string{
 	tDuration:  {"$D + $D", "$D - $D", "$T - $T", "-$D", "duration($s)"},
 	tTimestamp: {"$T + $D", "$T - $D", "$D + $T", "timestamp($i)", "timestamp($s)"},
 	tInts: {
-		"[$i, $i]", "[$i]", "$I + $I", "$I.slice($i, $i)", "$I.reverse()", "$I.sort()", "$I.distinct()", "lists.range($i % 50)", "[$I, $I].flatten()",
+		"[$i, $i]", "[$i]", "$I + $I", "$I.slice($i, $i)", "$I.reverse()", "$I.sort()", "$I.distinct()", "lists.range(($i) % 50)", "[$I, $I].flatten()",
 		"[[1], [$i]].flatten()", "[?$o, $i]", "[?$o, ?$o]", "optional.unwrap([$o, $o])", "[$o].unwrapOpt()", "[$i, $i, $i]", "[[$i, 1], [2]].flatten(1)",
 	},
 	tStrings: {
