@@ -378,7 +378,7 @@ class Search {
     if (!left)
       left = CountersLeft(inventory_, book_, *view_.pools[pool].generation);
     for (const auto& [counter, amount] : published.charges)
-      (*left)[counter] = (*left)[counter] + -amount;
+      (*left)[counter] = (*left)[counter] - amount;
     if (std::none_of(left->begin(), left->end(),
                      [](const api::Quantity& amount) { return amount.Sign() < 0; })) {
       return true;
@@ -526,7 +526,7 @@ std::vector<api::Quantity> CountersLeft(const DeviceInventory& inventory, const 
     if (published.charges.empty() || !book.Taken(published.id))
       continue;
     for (const auto& [counter, amount] : published.charges)
-      left[counter] = left[counter] + -amount;
+      left[counter] = left[counter] - amount;
   }
   return left;
 }

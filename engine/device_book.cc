@@ -36,7 +36,7 @@ void DeviceBook::Give(const DeviceUse& use) {
   }
   for (const auto& [name, amount] : use.consumed) {
     const auto it = entry.consumed->find(name);
-    it->second = it->second + -amount;
+    it->second = it->second - amount;
   }
 }
 

@@ -383,36 +383,44 @@ Value RunFormatString(const CallFrame& call) {
 
 namespace {
 
-// Runs `use` with the constant pattern or with that of the second argument.
+// Runs `use` with the text and the constant pattern, or that of the second argument.
 template <typename Use>
 Value WithPattern(const CallFrame& call, Use use) {
+  if (call.regex != nullptr) {
+    // Then cel-go takes all that is a string in Go: names of types, and strings in optionals.
+    Value text = call.args[0];
+    while (text.kind == Kind::kOptional && text.optional != nullptr) {
+      text = *text.optional;
+    }
+    if (text.kind != Kind::kString && text.kind != Kind::kType) {
+      return NoSuchOverload();
+    }
+    return call.context.Work(text.size) ? use(*call.regex, text.Text()) : TooLarge();
+  }
   if (!AreStrings(call, 2)) {
     return NoSuchOverload();
   }
   if (!call.context.Work(call.args[0].size)) {
     return TooLarge();
   }
-  if (call.regex != nullptr) {
-    return use(*call.regex);
-  }
   if (!call.context.Work(1000 + call.args[1].size)) {  // compiling isn't cheap
     return TooLarge();
   }
   const auto regex = Regex::Compile(call.args[1].Text());
   return regex == nullptr ? call.context.Error("not a regular expression (RE2 syntax)")
-                          : use(*regex);
+                          : use(*regex, call.args[0].Text());
 }
 
 }  // namespace
 
 Value RunMatches(const CallFrame& call) {
-  return WithPattern(call,
-                     [&](const Regex& regex) { return Bool(regex.Matches(call.args[0].Text())); });
+  return WithPattern(
+      call, [](const Regex& regex, std::string_view text) { return Bool(regex.Matches(text)); });
 }
 
 Value RunFind(const CallFrame& call) {
-  return WithPattern(call, [&](const Regex& regex) {
-    const auto found = regex.FindAll(call.args[0].Text(), 1);
+  return WithPattern(call, [](const Regex& regex, std::string_view text) {
+    const auto found = regex.FindAll(text, 1);
     return found.empty() ? StringView("") : StringView(found[0]);
   });
 }
@@ -422,8 +430,8 @@ Value RunFindAll(const CallFrame& call) {
     return NoSuchOverload();
   }
   const size_t limit = call.count == 3 ? Limit(call.args[2].integer) : SIZE_MAX;
-  return WithPattern(call, [&](const Regex& regex) {
-    return TextList(call.context, regex.FindAll(call.args[0].Text(), limit));
+  return WithPattern(call, [&](const Regex& regex, std::string_view text) {
+    return TextList(call.context, regex.FindAll(text, limit));
   });
 }
 

@@ -240,10 +240,10 @@ class Planner {
     for (const Expr* arg : expr.args) {
       node->args.push_back(Plan(*arg));
     }
-    // Several overloads are one function of any number of arguments.
-    node->stops_at_error =
-        node->args.size() > 2 || (node->overload == nullptr && !node->function->singleton &&
-                                  node->function->overloads.size() > 1);
+    // Several overloads are one function of any number of arguments; format() is such a one.
+    node->stops_at_error = node->args.size() > 2 || name == "format" ||
+                           (node->overload == nullptr && !node->function->singleton &&
+                            node->function->overloads.size() > 1);
     node->guarded = node->overload != nullptr && !node->function->singleton;
     return node->form == Form::kCall ? Optimized(expr, node) : node;
   }
@@ -269,6 +269,7 @@ class Planner {
         return Problem(expr, "not a regular expression (RE2 syntax)");
       }
       node->stops_at_error = true;
+      node->guarded = false;
     }
     const bool foldable = std::all_of(node->args.begin(), node->args.end(), [](const Node* arg) {
       return arg->form == Form::kConstant || arg->form == Form::kFolded;
