@@ -52,6 +52,13 @@ struct NodeSelectorTerm {
   [[nodiscard]] bool Matches(const StringMap& labels, std::string_view node_name) const;
 };
 
+// v1.NodeSelector: terms are ORed; without a term it matches nothing.
+struct NodeSelector {
+  std::vector<NodeSelectorTerm> terms;
+  bool operator==(const NodeSelector&) const = default;
+  [[nodiscard]] bool Matches(const StringMap& labels, std::string_view node_name) const;
+};
+
 // metav1.LabelSelector; a nil selector matches nothing, an empty one everything.
 struct LabelSelector {
   bool present = false;
@@ -119,6 +126,33 @@ struct PodRules {
   bool operator==(const PodRules&) const = default;
 };
 
+// What a PersistentVolumeClaim asks for: its spec, or that of the template in a pod.
+struct VolumeClaimSpec {
+  // Nothing: the cluster's default class, if there is one when the claim is made.
+  std::optional<std::string> storage_class;
+  std::vector<std::string> access_modes;  // ReadWriteOnce, ReadWriteOncePod, …
+  bool block = false;                     // volumeMode Block
+  std::optional<Quantity> storage;        // resources.requests.storage
+  LabelSelector selector;                 // of volumes; not present: any
+  std::string volume_name;
+  std::string attributes_class;
+  bool operator==(const VolumeClaimSpec&) const = default;
+};
+
+// spec.volumes[] that stand for a claim: one that exists, or one made for each pod.
+struct PodVolume {
+  std::string name;
+  std::string claim;                    // "" with `made`
+  std::optional<VolumeClaimSpec> made;  // generic ephemeral volume
+  bool operator==(const PodVolume&) const = default;
+};
+
+struct PodVolumes {
+  std::string ns;
+  std::vector<PodVolume> claims;  // in the pod's order; not empty
+  bool operator==(const PodVolumes&) const = default;
+};
+
 // What placing one pod takes: the result of all defaulting (see pod_requests.h). Equal shapes are
 // shared, so a gang of identical pods has one pointer.
 struct PodShape {
@@ -134,9 +168,10 @@ struct PodShape {
   std::vector<ContainerResource> container_resources;  // in the order of the containers
   bool has_pod_affinity = false;                       // required inter-pod (anti)affinity
   bool has_topology_spread = false;                    // DoNotSchedule constraints
-  std::optional<PodRules> rules;  // these two; nothing though there are some: can't be read
+  std::optional<PodRules> rules;      // these two; nothing though there are some: can't be read
+  std::optional<PodVolumes> volumes;  // those with claims; nothing: none has
   // Things the scheduler checks that Tutti leaves to it; each is said in the pending message.
-  bool has_volumes_claims = false;  // persistentVolumeClaim or ephemeral volumes
+  bool has_inline_disks = false;  // disks of in-tree plugins in the pod itself
   bool has_scheduling_gates = false;
   bool operator==(const PodShape&) const = default;
 };

@@ -7,118 +7,12 @@
 #include <variant>
 
 #include "api/decode.h"
+#include "api/strict_reader.h"
 
 namespace tutti::api {
 namespace {
 
-// A place in an object. Its typed readers note the first member that has another type than Go's
-// structs have, and then give what an absent member would.
-class Reader {
- public:
-  Reader(const Json& json, std::string& problem) : json_(&json), problem_(&problem) {}
-
-  [[nodiscard]] bool Absent() const { return json_->IsNull(); }
-
-  [[nodiscard]] Reader At(std::string_view key) const {
-    if (!json_->IsNull() && !json_->IsObject())
-      Bad("must be an object");
-    return {(*json_)[key], this, key, -1};
-  }
-
-  [[nodiscard]] std::string Text() const {
-    if (!json_->IsNull() && !json_->IsString())
-      Bad("must be a string");
-    return json_->AsString();
-  }
-  [[nodiscard]] bool Bool() const {
-    if (!json_->IsNull() && !json_->IsBool())
-      Bad("must be true or false");
-    return json_->AsBool();
-  }
-  [[nodiscard]] int64_t Int(int64_t fallback = 0) const {
-    if (!json_->IsNull() && !json_->IsInt())
-      Bad("must be a whole number of 64 bits");
-    return json_->AsInt(fallback);
-  }
-  [[nodiscard]] Quantity Amount() const {
-    if (json_->IsNull())
-      return {};
-    Result<Quantity> quantity = Quantity::FromJson(*json_);
-    if (!quantity)
-      Bad(quantity.error().message);
-    return quantity.value_or(Quantity());
-  }
-
-  template <typename Function>  // void(const Reader& item)
-  void ForEach(Function function) const {
-    if (!json_->IsNull() && !json_->IsArray())
-      Bad("must be a list");
-    int64_t index = 0;
-    for (const Json& item : json_->AsArray())
-      function(Reader(item, this, {}, index++));
-  }
-  template <typename Function>  // void(const std::string& key, const Reader& value)
-  void ForEachMember(Function function) const {
-    if (!json_->IsNull() && !json_->IsObject())
-      Bad("must be an object");
-    for (const auto& [key, value] : json_->AsObject())
-      function(key, Reader(value, this, key, -1));
-  }
-
-  [[nodiscard]] std::vector<std::string> Texts() const {
-    std::vector<std::string> out;
-    ForEach([&](const Reader& item) { out.push_back(item.Text()); });
-    return out;
-  }
-  [[nodiscard]] std::map<std::string, Quantity> Amounts() const {
-    std::map<std::string, Quantity> out;
-    ForEachMember([&](const std::string& key, const Reader& value) { out[key] = value.Amount(); });
-    return out;
-  }
-
-  void Bad(const std::string& what) const {
-    if (problem_->empty())
-      *problem_ = Path() + ": " + what;
-  }
-
- private:
-  Reader(const Json& json, const Reader* parent, std::string_view key, int64_t index)
-      : json_(&json), parent_(parent), key_(key), index_(index), problem_(parent->problem_) {}
-
-  [[nodiscard]] std::string Path() const {
-    std::string path = parent_ == nullptr ? "" : parent_->Path();
-    if (index_ >= 0)
-      return path + "[" + std::to_string(index_) + "]";
-    if (!path.empty() && !key_.empty())
-      path += ".";
-    return path + std::string(key_);
-  }
-
-  const Json* json_;
-  const Reader* parent_ = nullptr;
-  std::string_view key_;
-  int64_t index_ = -1;
-  std::string* problem_;
-};
-
-std::vector<Requirement> Requirements(const Reader& list) {
-  std::vector<Requirement> out;
-  list.ForEach([&](const Reader& item) {
-    out.push_back({item.At("key").Text(), item.At("operator").Text(), item.At("values").Texts()});
-  });
-  return out;
-}
-
-std::optional<NodeSelector> ReadNodeSelector(const Reader& json) {
-  if (json.Absent())
-    return std::nullopt;
-  NodeSelector out;
-  json.At("nodeSelectorTerms").ForEach([&](const Reader& item) {
-    out.terms.push_back(
-        {Requirements(item.At("matchExpressions")), Requirements(item.At("matchFields"))});
-  });
-  return out;
-}
+using Reader = StrictReader;
 
 // Which of the value fields is set decides the type; validation allows only one.
 std::optional<cel::AttributeValue> ReadAttribute(const Reader& json) {
@@ -297,11 +191,6 @@ tl::unexpected<Error> Problem(std::string_view kind, const ObjectMeta& meta,
 }
 
 }  // namespace
-
-bool NodeSelector::Matches(const StringMap& labels, std::string_view node_name) const {
-  return std::any_of(terms.begin(), terms.end(),
-                     [&](const NodeSelectorTerm& term) { return term.Matches(labels, node_name); });
-}
 
 bool IsListAttribute(const cel::AttributeValue& value) {
   return std::visit(

@@ -32,13 +32,6 @@ inline constexpr std::string_view kExtendedResourceClaimAnnotation =
 // extended resource.
 inline constexpr std::string_view kImplicitResourcePrefix = "deviceclass.resource.kubernetes.io/";
 
-// v1.NodeSelector: terms are ORed; without a term it matches nothing.
-struct NodeSelector {
-  std::vector<NodeSelectorTerm> terms;
-  bool operator==(const NodeSelector&) const = default;
-  [[nodiscard]] bool Matches(const StringMap& labels, std::string_view node_name) const;
-};
-
 // --- ResourceSlice
 
 struct CapacityPolicy {

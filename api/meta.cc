@@ -252,6 +252,20 @@ Resource ResourceOf(Kind kind) {
       return {"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", true};
     case Kind::kResourceClaimTemplate:
       return {"resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", true};
+    case Kind::kPersistentVolumeClaim:
+      return {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
+    case Kind::kPersistentVolume:
+      return {"", "v1", "persistentvolumes", "PersistentVolume", false};
+    case Kind::kStorageClass:
+      return {"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
+    case Kind::kCsiNode:
+      return {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
+    case Kind::kCsiDriver:
+      return {"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false};
+    case Kind::kCsiStorageCapacity:
+      return {"storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", true};
+    case Kind::kVolumeAttachment:
+      return {"storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", false};
     case Kind::kWorkload:
       return {"kueue.x-k8s.io", "v1beta2", "workloads", "Workload", true};
     case Kind::kClusterQueue:

@@ -11,6 +11,7 @@
 
 #include "api/decode.h"
 #include "api/pod_rules.h"
+#include "api/storage.h"
 
 namespace tutti::api {
 namespace {
@@ -290,6 +291,40 @@ void ReadContainerResources(const PodSpec& spec, std::vector<ContainerResource>&
   }
 }
 
+// Disks that kube-scheduler compares between pods (VolumeRestrictions) or counts (NodeVolumeLimits,
+// CSI migration).
+constexpr std::string_view kInlineDisks[] = {
+    "awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "iscsi",
+    "portworxVolume",       "rbd"};
+
+Status ReadVolumes(const Json& volumes, const std::string& path, const std::string& ns,
+                   PodShape& out) {
+  PodVolumes found;
+  found.ns = ns;
+  for (const Json& volume : volumes.AsArray()) {
+    const std::string& name = volume["name"].AsString();
+    const Json& made = volume["ephemeral"]["volumeClaimTemplate"];
+    if (volume["persistentVolumeClaim"].IsObject()) {
+      found.claims.push_back(
+          {name, volume["persistentVolumeClaim"]["claimName"].AsString(), std::nullopt});
+    } else if (made.IsObject()) {
+      Result<VolumeClaimSpec> spec = VolumeClaimSpecFromJson(made);
+      if (!spec) {
+        return Fail(
+            spec.error().With(path + ".volumes[" + name + "].ephemeral.volumeClaimTemplate"));
+      }
+      found.claims.push_back({name, "", std::move(*spec)});
+    }
+    out.has_inline_disks = out.has_inline_disks ||
+                           std::any_of(std::begin(kInlineDisks), std::end(kInlineDisks),
+                                       [&](std::string_view kind) { return volume.Has(kind); });
+  }
+  if (!found.claims.empty()) {
+    out.volumes = std::move(found);
+  }
+  return {};
+}
+
 Status ReadPlacement(const Json& pod, const PodSpec& parsed, const std::string& ns, PodShape& out) {
   const Json& spec = pod["spec"];
   out.node_selector = StringMapFromJson(spec["nodeSelector"]);
@@ -326,11 +361,7 @@ Status ReadPlacement(const Json& pod, const PodSpec& parsed, const std::string& 
 
   const auto non_empty = [](const Json& list) { return !list.AsArray().empty(); };
   ReadRules(pod, ns, out);
-  for (const Json& volume : spec["volumes"].AsArray()) {
-    if (volume.Has("persistentVolumeClaim") || volume.Has("ephemeral")) {
-      out.has_volumes_claims = true;
-    }
-  }
+  TRY(ReadVolumes(spec["volumes"], parsed.path, ns, out));
   for (const Json& claim : spec["resourceClaims"].AsArray()) {
     out.claims.push_back({claim["name"].AsString(), claim["resourceClaimName"].AsString(),
                           claim["resourceClaimTemplateName"].AsString()});
@@ -442,6 +473,13 @@ size_t HashOf(const PodShape& shape) {
     mix(text(claim.name));
     mix(text(claim.claim));
     mix(text(claim.claim_template));
+  }
+  if (shape.volumes) {
+    mix(text(shape.volumes->ns));
+    for (const PodVolume& volume : shape.volumes->claims) {
+      mix(text(volume.name));
+      mix(text(volume.claim));
+    }
   }
   mix(shape.container_resources.size());
   mix(text(shape.scheduler_name));

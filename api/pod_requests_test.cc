@@ -176,11 +176,11 @@ TEST(PodShape, FlagsWhatIsLeftToTheScheduler) {
   const PodShape shape = Shape(R"({"spec":{
     "affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{}]}},
     "topologySpreadConstraints":[{"whenUnsatisfiable":"DoNotSchedule"}],
-    "volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"c"}}],
+    "volumes":[{"name":"d","rbd":{"image":"i"}}],
     "schedulingGates":[{"name":"wait"}]}})");
   EXPECT_TRUE(shape.has_pod_affinity);
   EXPECT_TRUE(shape.has_topology_spread);
-  EXPECT_TRUE(shape.has_volumes_claims);
+  EXPECT_TRUE(shape.has_inline_disks);
   EXPECT_TRUE(shape.has_scheduling_gates);
 }
 
@@ -190,6 +190,37 @@ TEST(PodShape, KeepsTheClaimsInThePodsOrder) {
     {"name":"net","resourceClaimName":"fabric"}]}})");
   EXPECT_EQ(shape.claims, (std::vector<PodClaim>{{"gpu", "", "one-gpu"}, {"net", "fabric", ""}}));
   EXPECT_NE(InternShape(shape), InternShape(PodShape()));
+}
+
+TEST(PodShape, KeepsTheClaimsOfItsVolumes) {
+  const PodShape shape = Shape(R"({"spec":{"volumes":[
+    {"name":"cache","emptyDir":{}},
+    {"name":"data","persistentVolumeClaim":{"claimName":"set"}},
+    {"name":"scratch","ephemeral":{"volumeClaimTemplate":{
+      "metadata":{"annotations":{"volume.beta.kubernetes.io/storage-class":"old"}},
+      "spec":{"accessModes":["ReadWriteOnce"],"storageClassName":"fast","volumeMode":"Block",
+              "selector":{"matchLabels":{"tier":"1"}},
+              "resources":{"requests":{"storage":"10Gi"}}}}}}]}})");
+  ASSERT_TRUE(shape.volumes);
+  ASSERT_EQ(shape.volumes->claims.size(), 2);
+  EXPECT_EQ(shape.volumes->claims[0], (PodVolume{"data", "set", std::nullopt}));
+  const PodVolume& made = shape.volumes->claims[1];
+  ASSERT_TRUE(made.made);
+  EXPECT_EQ(made.made->storage_class, "old");  // the annotation goes before the field
+  EXPECT_TRUE(made.made->block);
+  EXPECT_EQ(made.made->storage, *Quantity::Parse("10Gi"));
+  EXPECT_TRUE(made.made->selector.Matches({{"tier", "1"}}));
+  EXPECT_NE(InternShape(shape), InternShape(PodShape()));
+}
+
+TEST(PodShape, NamesTheVolumeWhoseTemplateCantBeRead) {
+  const Result<PodShape> shape = ShapeOf(*Json::Parse(R"({"spec":{"volumes":[
+    {"name":"scratch","ephemeral":{"volumeClaimTemplate":{
+      "spec":{"resources":{"requests":{"storage":"much"}}}}}}]}})"),
+                                         {});
+  ASSERT_FALSE(shape);
+  EXPECT_THAT(shape.error().message, testing::HasSubstr("volumes[scratch]"));
+  EXPECT_THAT(shape.error().message, testing::HasSubstr("storage"));
 }
 
 TEST(PodShape, KeepsWhatEachContainerAsksOfResourcesThatMayBeDevices) {

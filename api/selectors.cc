@@ -87,6 +87,11 @@ bool NodeSelectorTerm::Matches(const StringMap& labels, std::string_view node_na
          });
 }
 
+bool NodeSelector::Matches(const StringMap& labels, std::string_view node_name) const {
+  return std::any_of(terms.begin(), terms.end(),
+                     [&](const NodeSelectorTerm& term) { return term.Matches(labels, node_name); });
+}
+
 bool LabelSelector::Matches(const StringMap& labels) const {
   return present &&
          std::all_of(requirements.begin(), requirements.end(),
