@@ -21,6 +21,7 @@
 #include "engine/in_flight.h"
 #include "engine/node_filter.h"
 #include "engine/placement_rules.h"
+#include "engine/volume_fit.h"
 
 namespace tutti::engine {
 namespace {
@@ -46,6 +47,7 @@ struct Query {
   FitProblem kinds_only;        // kinds and clash; FillNodes adds the nodes
   std::vector<char> delegated;  // by resource: where a node has none, devices stand for it
   std::shared_ptr<const GangDevices> devices;  // null: no pod needs any
+  std::unique_ptr<const GangVolumes> volumes;  // null: no pod has any
 
   void Undecided(const std::string& what) {
     undecided += (undecided.empty() ? "left to the scheduler: " : "; ") + what;
@@ -106,12 +108,17 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
               std::shared_ptr<const api::PodShape> shape, const std::string& gang,
               const std::string& pod_set, const PodIdentity& who) override {
     ledger_.SetPod(uid, node, *shape, gang, pod_set, who);
+    volumes_.SetPod(uid, node, std::move(shape));
   }
   void SetNamespace(const std::string& name, const api::StringMap& labels) override {
     ledger_.SetNamespace(name, labels);
   }
   void RemoveNamespace(const std::string& name) override { ledger_.RemoveNamespace(name); }
-  void RemovePod(const std::string& uid) override { ledger_.RemovePod(uid); }
+  void RemovePod(const std::string& uid) override {
+    ledger_.RemovePod(uid);
+    volumes_.RemovePod(uid);
+  }
+  VolumeBook& Volumes() override { return volumes_; }
   FitResult Check(const Gang& gang) const override;
   FlightResult CheckFlights(const Gang& gang) const override;
   bool Hinders(const Gang& next, const Gang& waiting,
@@ -134,11 +141,17 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   int32_t CountNodes(const api::StringMap& labels) const override {
     return ledger_.CountNodes(labels);
   }
-  uint64_t Version() const override { return ledger_.Version() + device_version_; }
-  uint64_t FlightVersion() const override { return ledger_.FlightVersion() + device_version_; }
+  uint64_t Version() const override {
+    return ledger_.Version() + device_version_ + volumes_.version();
+  }
+  uint64_t FlightVersion() const override {
+    return ledger_.FlightVersion() + device_version_ + volumes_.version();
+  }
   std::string SanityCheck() const override {
-    const std::string problem = ledger_.SanityCheck();
-    return problem.empty() ? devices_.SanityCheck() : problem;
+    std::string problem = ledger_.SanityCheck();
+    if (problem.empty())
+      problem = devices_.SanityCheck();
+    return problem.empty() ? volumes_.SanityCheck() : problem;
   }
 
  private:
@@ -160,6 +173,8 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   // For devices.
   [[nodiscard]] bool NeedsDevices(const api::PodShape& shape) const;
   [[nodiscard]] bool NeedsDevices(const Gang& gang) const;
+  [[nodiscard]] VolumeUse UseOfVolumes(const api::PodShape& shape, int64_t count) const;
+  [[nodiscard]] VolumeUse UseOfVolumes(const Gang& gang) const;
   [[nodiscard]] bool Matches(const api::NodeSelector& selector,
                              const std::string& node) const override;
   [[nodiscard]] const std::string& Name(size_t bin) const override {
@@ -177,7 +192,8 @@ class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBi
   bool devices_known_ = false;
   uint64_t device_version_ = 0;  // something may fit that did not
   uint64_t charge_version_ = 0;
-  InFlight flights_{ledger_};
+  VolumeBook volumes_;
+  InFlight flights_{ledger_, volumes_};
 };
 
 // --- devices
@@ -246,7 +262,8 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
     const GangPodSet& set = gang.pod_sets[i];
     if (set.count <= 0)
       continue;
-    if (const std::string rules = LeftToScheduler(*set.shape, devices_known_); !rules.empty())
+    if (const std::string rules = LeftToScheduler(*set.shape, devices_known_, volumes_.known());
+        !rules.empty())
       undecided.insert(rules);
     for (const auto& [name, amount] : set.shape->requests) {
       if (amount > 0 && CountsForFit(name))
@@ -314,6 +331,18 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
     query.Undecided("rules of unlike pods about each other");
   }
 
+  if (volumes_.known()) {
+    std::vector<VolumeKind> kinds;
+    for (size_t k = 0; k < query.kinds.size(); ++k)
+      kinds.push_back({query.kinds[k].first->shape.get(), counts[k]});
+    query.volumes =
+        GangVolumes::Prepare(ledger_, volumes_, kinds, rules || query.devices != nullptr);
+    if (query.volumes != nullptr) {
+      for (const std::string& what : query.volumes->undecided())
+        query.Undecided(what);
+    }
+  }
+
   const std::vector<const NodeState*>& nodes = Nodes();
   problem.bins = nodes.size();
   query.verdicts.reserve(nodes.size() * query.kinds.size());
@@ -361,6 +390,8 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
     problem.total.push_back(
         static_cast<int64_t>(std::min<Wide>(sum, std::numeric_limits<int64_t>::max())));
   }
+  if (query.volumes != nullptr)
+    query.volumes->Apply(problem, basis);
   return problem;
 }
 
@@ -368,11 +399,18 @@ FitResult CapacityImpl::Check(const Gang& gang) const {
   std::optional<Query> query = Prepare(gang);
   if (!query)
     return {};
+  FitResult result;
+  if (query->volumes != nullptr && !query->volumes->problem().empty()) {
+    const bool never = query->volumes->never();
+    result.kind = never ? FitKind::kNever : FitKind::kNotNow;
+    result.message = (never ? "can't ever fit as the cluster is: " : "doesn't fit now: ") +
+                     query->volumes->problem();
+    return result;
+  }
   FitProblem now = FillNodes(*query, Basis::kNow);
   const std::vector<int64_t> caps = now.cap;
   DeviceSearch searched = Find(*query, now, Basis::kNow);
   SearchResult& found = searched.result;
-  FitResult result;
   if (!searched.problem.empty()) {
     result.kind = searched.problem_kind;
     result.message = std::move(searched.problem);
@@ -520,6 +558,12 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
   }
 
   const std::vector<const NodeState*>& nodes = Nodes();
+  const auto out_of_reach = [&](size_t n) {
+    return query.volumes != nullptr &&
+           query.volumes->Limit(never ? Basis::kEmpty : Basis::kNow, n, k) == 0;
+  };
+  if (query.volumes != nullptr)
+    facts.volumes = query.volumes->Text(k);
   for (size_t n = 0; n < nodes.size(); ++n) {
     const Verdict verdict = query.verdicts[n * kinds + k];
     if (verdict == Verdict::kNoMatch)
@@ -530,6 +574,8 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
     } else if (verdict == Verdict::kTainted) {
       ++facts.nodes.tainted;
       facts.nodes.taints.insert(query.filters[k].UntoleratedTaint(nodes[n]->facts));
+    } else if (out_of_reach(n)) {
+      ++facts.nodes.no_volumes;
     } else if (empty.Cap(n, k) == 0) {
       const bool room = FitCount(empty.Free(n), pods.request, 1) == 1;
       ++(room ? facts.nodes.no_devices : facts.nodes.too_small);
@@ -549,7 +595,7 @@ KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitP
     Wide sum = 0;
     Wide places = 0;
     for (size_t n = 0; n < nodes.size(); ++n) {
-      if (query.verdicts[n * kinds + k] != Verdict::kAdmits)
+      if (query.verdicts[n * kinds + k] != Verdict::kAdmits || out_of_reach(n))
         continue;
       const int64_t free = problem.Free(n)[r];
       sum += free;
@@ -621,18 +667,40 @@ Placement CapacityImpl::ToPlacement(const Gang& gang, const Query& query,
   return placement;
 }
 
-// Which devices pods in flight get is the scheduler's choice, too, and no count of places covers
-// it: gangs with devices are released one after the other.
+VolumeUse CapacityImpl::UseOfVolumes(const api::PodShape& shape, int64_t count) const {
+  return volumes_.known() && shape.volumes ? GangVolumes::UseOf(ledger_, volumes_, shape, count)
+                                           : VolumeUse::kFree;
+}
+
+VolumeUse CapacityImpl::UseOfVolumes(const Gang& gang) const {
+  VolumeUse use = VolumeUse::kFree;
+  for (const GangPodSet& set : gang.pod_sets) {
+    if (set.count > 0)
+      use = std::max(use, UseOfVolumes(*set.shape, set.count));
+  }
+  return use;
+}
+
+// Which devices and volumes pods in flight get is the scheduler's choice, too, and no count of
+// places covers it: gangs with devices are released one after the other, and so are those that
+// choose volumes, or have any to attach where that is limited, among themselves.
 FlightResult CapacityImpl::CheckFlights(const Gang& gang) const {
   const bool devices = NeedsDevices(gang);
+  const VolumeUse volumes = UseOfVolumes(gang);
   FlightResult result;
   for (const auto& [serial, state] : ledger_.InFlight()) {
     if (state->id == gang.id)
       continue;
-    const std::vector<SetPlan>& sets = state->reservation->sets;
-    if (devices || std::any_of(sets.begin(), sets.end(), [this](const SetPlan& set) {
-          return set.Unbound() > 0 && NeedsDevices(*set.shape);
-        }))
+    bool waits = devices || volumes == VolumeUse::kAlone;
+    for (const SetPlan& set : state->reservation->sets) {
+      const int64_t unbound = set.Unbound();
+      if (waits || unbound == 0)
+        continue;
+      const VolumeUse theirs = UseOfVolumes(*set.shape, unbound);
+      waits = NeedsDevices(*set.shape) || theirs == VolumeUse::kAlone ||
+              (theirs == VolumeUse::kChooses && volumes == VolumeUse::kChooses);
+    }
+    if (waits)
       result.waits_for.push_back(state->id);
   }
   result.clear = result.waits_for.empty();
@@ -641,7 +709,8 @@ FlightResult CapacityImpl::CheckFlights(const Gang& gang) const {
 
 bool CapacityImpl::Hinders(const Gang& next, const Gang& waiting,
                            const std::vector<Gang>& since) const {
-  if (NeedsDevices(next) || NeedsDevices(waiting))
+  if (NeedsDevices(next) || NeedsDevices(waiting) || UseOfVolumes(next) != VolumeUse::kFree ||
+      UseOfVolumes(waiting) != VolumeUse::kFree)
     return Check(waiting).kind == FitKind::kFits;
   return flights_.Hinders(next, waiting, since);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is there a place for all pods of a gang at once? The model of free capacity is kube-scheduler's
 // own (filters NodeResourcesFit, NodeUnschedulable, TaintToleration, NodeAffinity, NodeName,
-// NodePorts, DynamicResources of the 1.36 default profile): allocatable minus all non-terminal
-// pods, terminating ones included, minus reservations of gangs that were promised a place and are
-// not bound yet.
+// NodePorts, DynamicResources, those of volumes, of the 1.36 default profile): allocatable minus
+// all non-terminal pods, terminating ones included, minus reservations of gangs that were promised
+// a place and are not bound yet.
 //
 // Pure data: no I/O, no clock, no thread; same calls, same answers. Not thread-safe. Complexity of
 // a check is O(nodes) per distinct pod shape.
@@ -21,6 +21,7 @@
 namespace tutti::engine {
 
 struct SlotDevices;  // device_ledger.h
+class VolumeBook;    // volume_book.h
 
 // Pods of one podset, with what the assigned flavors add to them.
 struct GangPodSet {
@@ -117,6 +118,8 @@ class Capacity {
   virtual void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
                                 const std::string& pod_set) = 0;
   virtual void RemoveResourceClaim(const api::ObjectKey& key) = 0;
+  // Volumes and their claims (docs/engine.md, section 4): what is put in there counts at once.
+  [[nodiscard]] virtual VolumeBook& Volumes() = 0;
   // What the devices of one such pod cost in quota, but for the claims that it shares with its
   // gang; claims are looked up in `ns`.
   [[nodiscard]] virtual DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns,

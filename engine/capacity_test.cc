@@ -582,12 +582,13 @@ TEST_F(CapacityTest, RulesThatAreNotDecidedHereAreNamed) {
   Node("a", {{"cpu", 4000}});
   auto shape = MakeShape({{"cpu", 1000}});
   shape->has_pod_affinity = true;
-  shape->has_volumes_claims = true;
+  shape->has_inline_disks = true;
   shape->scheduler_name = "mine";
   const FitResult result = Check(MakeGang("ns/x", 2, shape));
   EXPECT_EQ(result.kind, FitKind::kUndecided);
-  EXPECT_EQ(result.message,
-            "left to the scheduler: inter-pod affinity, volume claims, schedulerName mine");
+  EXPECT_EQ(
+      result.message,
+      "left to the scheduler: inter-pod affinity, disks in the pod itself, schedulerName mine");
   EXPECT_EQ(result.placement, (Placement{{0, "a", 2}}));
   shape = MakeShape({{"cpu", 1000}});
   shape->has_topology_spread = shape->has_scheduling_gates = true;

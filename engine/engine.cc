@@ -75,6 +75,28 @@ void Put(std::string& key, const api::PodRules& rules) {
   }
 }
 
+void Put(std::string& key, const api::PodVolumes& volumes) {
+  Put(key, volumes.ns);
+  for (const api::PodVolume& volume : volumes.claims) {
+    Put(key, volume.name);
+    Put(key, volume.claim);
+    Put(key, volume.made ? 1 : 0);
+    if (!volume.made)
+      continue;
+    const api::VolumeClaimSpec& spec = *volume.made;
+    Put(key, spec.storage_class ? 1 : 0);
+    Put(key, spec.storage_class.value_or(""));
+    Put(key, static_cast<int64_t>(spec.access_modes.size()));
+    for (const std::string& mode : spec.access_modes)
+      Put(key, mode);
+    Put(key, (spec.block ? 1 : 0) + (spec.storage ? 2 : 0));
+    Put(key, spec.storage.value_or(api::Quantity()).ToString());
+    Put(key, spec.selector);
+    Put(key, spec.volume_name);
+    Put(key, spec.attributes_class);
+  }
+}
+
 void Put(std::string& key, const api::PodShape& shape) {
   Put(key, shape.requests);
   Put(key, static_cast<int64_t>(shape.node_selector.size()));
@@ -109,10 +131,13 @@ void Put(std::string& key, const api::PodShape& shape) {
   Put(key, shape.scheduler_name);
   Put(key, shape.node_name);
   Put(key, (shape.has_required_affinity ? 1 : 0) + (shape.has_pod_affinity ? 2 : 0) +
-               (shape.has_topology_spread ? 4 : 0) + (shape.has_volumes_claims ? 8 : 0) +
+               (shape.has_topology_spread ? 4 : 0) + (shape.has_inline_disks ? 8 : 0) +
                (shape.has_scheduling_gates ? 32 : 0) + (shape.rules ? 64 : 0));
   if (shape.rules)
     Put(key, *shape.rules);
+  Put(key, static_cast<int64_t>(shape.volumes ? shape.volumes->claims.size() : 0));
+  if (shape.volumes)
+    Put(key, *shape.volumes);
   Put(key, static_cast<int64_t>(shape.claims.size()));
   for (const api::PodClaim& claim : shape.claims) {
     Put(key, claim.name);

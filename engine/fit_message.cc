@@ -50,6 +50,8 @@ std::string NodeText(const KindFacts& kind) {
     parts.push_back(std::to_string(nodes.port_taken) + " with the host port taken");
   if (nodes.no_devices > 0)
     parts.push_back(std::to_string(nodes.no_devices) + " without the devices");
+  if (nodes.no_volumes > 0)
+    parts.push_back(std::to_string(nodes.no_volumes) + " without the volumes");
   if (nodes.too_small > 0)
     parts.push_back(std::to_string(nodes.too_small) + " too small");
   if (nodes.cordoned > 0)
@@ -94,6 +96,9 @@ std::string ShortText(const FitFacts& facts, const KindFacts& kind) {
   }
   if (!kind.devices.empty())
     return kind.devices;
+  if (!kind.volumes.empty()) {
+    return "short of nodes with the volumes: room for " + std::to_string(missing) + " more needed";
+  }
   if (kind.has_ports) {
     return "short of nodes with host port " + kind.ports + " free: " + std::to_string(missing) +
            " more needed";
@@ -109,6 +114,8 @@ std::string NotEvenOne(const KindFacts& kind) {
   }
   if (kind.nodes.Usable() == 0)
     return "no usable node: " + NodeText(kind);
+  if (kind.nodes.no_volumes == kind.nodes.Usable())
+    return "no usable node has the volumes: " + kind.volumes + " (" + NodeText(kind) + ")";
   if (kind.nodes.too_small < kind.nodes.Usable())
     return "";
   for (const ResourceFacts& resource : kind.resources) {
@@ -161,6 +168,8 @@ std::string FitMessage(const FitFacts& facts) {
   if (facts.gave_up)
     text += "; no arrangement was found within the limit of the search";
   text += "; " + NodeText(kind);
+  if (!kind.volumes.empty())
+    text += "; " + kind.volumes;
   if (!kind.holders.empty())
     text += "; most is held by " + Join(kind.holders);
   return text;

@@ -19,6 +19,7 @@ struct NodeCounts {
   int32_t full = 0;        // hold none now
   int32_t port_taken = 0;  // room, but a host port is in use
   int32_t no_devices = 0;  // room, but not the devices
+  int32_t no_volumes = 0;  // out of reach of the pods' volumes, or none is left there
   std::set<std::string> taints;
   [[nodiscard]] int32_t Usable() const { return matching - cordoned - tainted; }
 };
@@ -42,6 +43,7 @@ struct KindFacts {
   NodeCounts nodes;
   std::vector<ResourceFacts> resources;  // requested ones, by name
   std::vector<std::string> holders;      // who has most of what is short, at most 3
+  std::string volumes;                   // what ties the pods to some nodes; "" = nothing
   std::string devices;                   // which devices are short; "" = none, or none are needed
 };
 

@@ -10,6 +10,7 @@
 #include "api/quantity.h"
 #include "engine/gang_fit.h"
 #include "engine/node_filter.h"
+#include "engine/volume_fit.h"
 
 namespace tutti::engine {
 namespace {
@@ -39,6 +40,8 @@ InFlight::ViewRef InFlight::MakeView(std::shared_ptr<const api::PodShape> shape,
   view->node_selector = node_selector;
   view->tolerations = tolerations;
   view->basis = basis;
+  view->unproven =
+      view->shape->rules || !LeftToScheduler(*view->shape, false, volumes_.known()).empty();
   view->ports = PortsOf(*view->shape);
   view->requests.emplace_back(kPodsId, 1);
   for (const auto& [name, amount] : view->shape->requests) {
@@ -73,6 +76,10 @@ InFlight::ViewRef InFlight::MakeView(std::shared_ptr<const api::PodShape> shape,
     if (cap == 0 || PortTakenOn(*nodes[n], view->ports, basis))
       continue;
     view->cap[n] = cap;
+  }
+  if (view->shape->volumes)
+    LimitByVolumes(*view);
+  for (const int64_t cap : view->cap) {
     view->most = std::max(view->most, cap);
     places += cap;
   }
@@ -80,10 +87,23 @@ InFlight::ViewRef InFlight::MakeView(std::shared_ptr<const api::PodShape> shape,
   return view;
 }
 
+// Nodes out of reach of a pod's volumes are no places, and nobody gets there.
+void InFlight::LimitByVolumes(View& view) const {
+  if (!volumes_.known())
+    return;
+  const auto limits = GangVolumes::Prepare(ledger_, volumes_, {{view.shape.get(), kMax}}, false);
+  view.unproven = view.unproven || !limits->undecided().empty();
+  for (size_t n = 0; n < view.cap.size(); ++n) {
+    view.cap[n] = std::min(view.cap[n], limits->Limit(view.basis, n, 0));
+    view.ever[n] = std::min(view.ever[n], limits->Limit(Basis::kEmpty, n, 0));
+  }
+}
+
 InFlight::ViewRef InFlight::ViewOf(uint64_t flight) const {
-  if (seen_ != ledger_.BoundVersion()) {
+  const uint64_t now = ledger_.BoundVersion() + volumes_.changes();  // neither ever falls
+  if (seen_ != now) {
     views_.clear();
-    seen_ = ledger_.BoundVersion();
+    seen_ = now;
   }
   ViewRef& view = views_[flight];
   if (view == nullptr) {
@@ -322,9 +342,8 @@ bool InFlight::KeepsUnlike(const Groups& gang, const Groups& others) const {
 }
 
 bool InFlight::Unproven(const Groups& gang) {
-  return std::any_of(gang.begin(), gang.end(), [](const Group& group) {
-    return group.view->shape->rules || !LeftToScheduler(*group.view->shape, false).empty();
-  });
+  return std::any_of(gang.begin(), gang.end(),
+                     [](const Group& group) { return group.view->unproven; });
 }
 
 // Whether `gang` has its places wherever `others` go.

@@ -19,13 +19,15 @@
 
 #include "engine/capacity.h"
 #include "engine/capacity_ledger.h"
+#include "engine/volume_book.h"
 
 namespace tutti::engine {
 
 class InFlight {
  public:
-  // `ledger` must outlive this.
-  explicit InFlight(const CapacityLedger& ledger) : ledger_(ledger) {}
+  // Both must outlive this.
+  InFlight(const CapacityLedger& ledger, const VolumeBook& volumes)
+      : ledger_(ledger), volumes_(volumes) {}
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
@@ -48,6 +50,7 @@ class InFlight {
     std::vector<api::Toleration> tolerations;
     std::vector<std::pair<int32_t, int64_t>> requests;  // resource id (sorted), amount > 0
     bool unknown_resource = false;                      // no node has it
+    bool unproven = false;                              // rules that are left to the scheduler
     std::vector<api::HostPort> ports;
     Basis basis = Basis::kBoundOnly;
     std::vector<int64_t> cap;   // per node: pods of this kind if they had the free amounts alone
@@ -68,6 +71,7 @@ class InFlight {
                                  const api::StringMap& node_selector,
                                  const std::vector<api::Toleration>& tolerations,
                                  Basis basis) const;
+  void LimitByVolumes(View& view) const;
   [[nodiscard]] ViewRef ViewOf(uint64_t flight) const;
   [[nodiscard]] ViewRef ViewOf(const GangPodSet& set) const;
   [[nodiscard]] Groups GroupsOf(const Gang& gang) const;
@@ -85,7 +89,8 @@ class InFlight {
   [[nodiscard]] int64_t LossByNode(const View& view, const Groups& others) const;
 
   const CapacityLedger& ledger_;
-  mutable uint64_t seen_ = 0;  // BoundVersion of the cached views
+  const VolumeBook& volumes_;
+  mutable uint64_t seen_ = 0;  // BoundVersion and changes of volumes, of the cached views
   mutable std::map<uint64_t, ViewRef> views_;
 };
 

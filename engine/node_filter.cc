@@ -26,15 +26,17 @@ int32_t ValueOf(const NodeFacts& facts, int32_t key) {
 
 }  // namespace
 
-std::string LeftToScheduler(const api::PodShape& shape, bool devices) {
+std::string LeftToScheduler(const api::PodShape& shape, bool devices, bool volumes) {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
   if (shape.has_pod_affinity && !shape.rules)
     add("inter-pod affinity");
   if (shape.has_topology_spread && !shape.rules)
     add("topology spread (DoNotSchedule)");
-  if (shape.has_volumes_claims)
+  if (shape.volumes && !volumes)
     add("volume claims");
+  if (shape.has_inline_disks)
+    add("disks in the pod itself");
   if (!shape.claims.empty() && !devices)
     add("resource claims");
   if (shape.has_scheduling_gates)

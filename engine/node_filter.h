@@ -70,9 +70,9 @@ class FactPool {
   std::vector<int32_t> unused_taint_sets_;
 };
 
-// What of the pod's rules is not decided by the capacity check; "" = all is. `devices`: claims are
-// decided.
-[[nodiscard]] std::string LeftToScheduler(const api::PodShape& shape, bool devices);
+// What of the pod's rules is not decided by the capacity check; "" = all is. `devices`, `volumes`:
+// their claims are decided.
+[[nodiscard]] std::string LeftToScheduler(const api::PodShape& shape, bool devices, bool volumes);
 
 enum class Verdict : uint8_t {
   kAdmits,
