@@ -176,6 +176,7 @@ GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts) {
 reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   reconciler::Options options;
   options.devices = facts.discovery.devices;
+  options.volumes = facts.volumes;
   options.device_quota = config.gates.Enabled("KueueDRAIntegration");
   options.reject_claims_without_quota =
       config.gates.Enabled("KueueDRARejectWorkloadsWhenDRADisabled");

@@ -29,6 +29,7 @@ namespace tutti {
 struct ServerFacts {
   kube::Discovery discovery;
   bool join_policy = false;  // the policy that puts labelled pods into their group is installed
+  bool volumes = false;      // all kinds of volumes may be listed and watched
   bool autoscaler = false;   // an autoscaler's API group or status was found
 };
 

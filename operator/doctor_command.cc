@@ -14,6 +14,7 @@
 #include "kube/client.h"
 #include "kube/kubeconfig.h"
 #include "operator/guard.h"
+#include "operator/rights.h"
 
 namespace tutti {
 namespace {
@@ -205,6 +206,9 @@ class Collector {
           Kind::kLocalQueue, Kind::kCohort, Kind::kResourceFlavor, Kind::kAdmissionCheck,
           Kind::kWorkloadPriorityClass}) {
       wanted.emplace_back("watch", api::ResourceOf(kind));
+    }
+    for (Right& right : RightsForVolumes()) {
+      wanted.emplace_back(std::move(right.verb), std::move(right.resource));
     }
     wanted.emplace_back("patch", api::ResourceOf(Kind::kJob));
     wanted.emplace_back("create", api::ResourceOf(Kind::kWorkload));

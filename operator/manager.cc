@@ -13,6 +13,7 @@
 #include "api/batch.h"
 #include "api/core.h"
 #include "api/kueue.h"
+#include "api/storage.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "kube/client.h"
@@ -29,6 +30,7 @@
 #include "operator/health.h"
 #include "operator/metrics.h"
 #include "operator/queue_metrics.h"
+#include "operator/rights.h"
 #include "operator/version.h"
 #include "operator/webhook_controller.h"
 #include "reconciler/core.h"
@@ -181,7 +183,7 @@ class Manager::Impl {
     }
     // Is the policy installed that puts released pods into their group?
     if (!facts_.discovery.mutating_admission_policies) {
-      Configure();
+      AskForVolumes();
       return;
     }
     client_->GetPath("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/" +
@@ -199,6 +201,27 @@ class Manager::Impl {
       return;
     }
     facts_.join_policy = policy.has_value();
+    AskForVolumes();
+  }
+
+  // An installation without the rights to read volumes goes on without them.
+  void AskForVolumes() {
+    FindMissingRight(*client_, RightsForVolumes(), [this](Result<std::optional<Right>> missing) {
+      loop_.Post([this, missing = std::move(missing)] { OnRights(missing); });
+    });
+  }
+
+  void OnRights(const Result<std::optional<Right>>& missing) {
+    if (!missing) {
+      Retry("can't ask what may be read", missing.error(), &Impl::Discover);
+      return;
+    }
+    facts_.volumes = !missing->has_value();
+    if (const std::optional<Right>& right = *missing) {
+      log::Warn(
+          "volumes are left to the scheduler: a right is missing, see the chart's ClusterRole",
+          {{"resource", right->resource.plural}, {"verb", right->verb}});
+    }
     Configure();
   }
 
@@ -208,7 +231,8 @@ class Manager::Impl {
     log::Info("server", {{"version", facts_.discovery.git_version},
                          {"native_gangs", gang.api == reconciler::GangApi::kNone ? "off" : "on"},
                          {"why", gang.reason},
-                         {"devices", options.devices ? "known" : "left to the scheduler"}});
+                         {"devices", options.devices ? "known" : "left to the scheduler"},
+                         {"volumes", options.volumes ? "known" : "left to the scheduler"}});
     gang_api_ = gang.api;
     core_.emplace(options);
     if (gang.api == reconciler::GangApi::kNone) {
@@ -216,7 +240,7 @@ class Manager::Impl {
           {reconciler::GangFinding::State::kOff, "Native gangs are not used: " + gang.reason});
     }
     webhooks_->SetPodGroups(gang.api != reconciler::GangApi::kNone);
-    StartWatches(options.gang_api, options.devices);
+    StartWatches(options.gang_api, options.devices, options.volumes);
     loop_.PostAt(loop_.Now() + kOfferInterval, [this] { CheckOffer(); });
     if (options_.config.leader_election.enabled) {
       StartElection();
@@ -245,48 +269,49 @@ class Manager::Impl {
         }));
   }
 
-  void StartWatches(reconciler::GangApi gang_api, bool devices) {
+  template <typename T, typename Handler>
+  void Watch(api::Kind kind, Result<T> (*decode)(const Json&), Handler handler) {
+    Watch(api::ResourceOf(kind), decode, handler);
+  }
+
+  void StartWatches(reconciler::GangApi gang_api, bool devices, bool volumes) {
     using api::Kind;
-    using api::ResourceOf;
     using reconciler::Core;
-    Watch<api::Namespace>(ResourceOf(Kind::kNamespace), &api::NamespaceFromJson,
-                          &Core::OnNamespace);
-    Watch<api::ResourceFlavor>(ResourceOf(Kind::kResourceFlavor), &api::ResourceFlavorFromJson,
-                               &Core::OnFlavor);
-    Watch<api::Cohort>(ResourceOf(Kind::kCohort), &api::CohortFromJson, &Core::OnCohort);
-    Watch<api::ClusterQueue>(ResourceOf(Kind::kClusterQueue), &api::ClusterQueueFromJson,
-                             &Core::OnClusterQueue);
-    Watch<api::LocalQueue>(ResourceOf(Kind::kLocalQueue), &api::LocalQueueFromJson,
-                           &Core::OnLocalQueue);
-    Watch<api::AdmissionCheck>(ResourceOf(Kind::kAdmissionCheck), &api::AdmissionCheckFromJson,
-                               &Core::OnAdmissionCheck);
-    Watch<api::WorkloadPriorityClass>(ResourceOf(Kind::kWorkloadPriorityClass),
-                                      &api::WorkloadPriorityClassFromJson,
-                                      &Core::OnWorkloadPriorityClass);
-    Watch<api::PriorityClass>(ResourceOf(Kind::kPriorityClass), &api::PriorityClassFromJson,
-                              &Core::OnPriorityClass);
-    Watch<api::RuntimeClass>(ResourceOf(Kind::kRuntimeClass), &api::RuntimeClassFromJson,
-                             &Core::OnRuntimeClass);
-    Watch<api::LimitRange>(ResourceOf(Kind::kLimitRange), &api::LimitRangeFromJson,
-                           &Core::OnLimitRange);
-    Watch<api::Node>(ResourceOf(Kind::kNode), &api::NodeFromJson, &Core::OnNode);
+    Watch(Kind::kNamespace, &api::NamespaceFromJson, &Core::OnNamespace);
+    Watch(Kind::kResourceFlavor, &api::ResourceFlavorFromJson, &Core::OnFlavor);
+    Watch(Kind::kCohort, &api::CohortFromJson, &Core::OnCohort);
+    Watch(Kind::kClusterQueue, &api::ClusterQueueFromJson, &Core::OnClusterQueue);
+    Watch(Kind::kLocalQueue, &api::LocalQueueFromJson, &Core::OnLocalQueue);
+    Watch(Kind::kAdmissionCheck, &api::AdmissionCheckFromJson, &Core::OnAdmissionCheck);
+    Watch(Kind::kWorkloadPriorityClass, &api::WorkloadPriorityClassFromJson,
+          &Core::OnWorkloadPriorityClass);
+    Watch(Kind::kPriorityClass, &api::PriorityClassFromJson, &Core::OnPriorityClass);
+    Watch(Kind::kRuntimeClass, &api::RuntimeClassFromJson, &Core::OnRuntimeClass);
+    Watch(Kind::kLimitRange, &api::LimitRangeFromJson, &Core::OnLimitRange);
+    Watch(Kind::kNode, &api::NodeFromJson, &Core::OnNode);
     if (devices) {
-      Watch<api::DeviceClass>(ResourceOf(Kind::kDeviceClass), &api::DeviceClassFromJson,
-                              &Core::OnDeviceClass);
-      Watch<api::ResourceSlice>(ResourceOf(Kind::kResourceSlice), &api::ResourceSliceFromJson,
-                                &Core::OnResourceSlice);
-      Watch<api::ResourceClaimTemplate>(ResourceOf(Kind::kResourceClaimTemplate),
-                                        &api::ResourceClaimTemplateFromJson,
-                                        &Core::OnResourceClaimTemplate);
-      Watch<api::ResourceClaim>(ResourceOf(Kind::kResourceClaim), &api::ResourceClaimFromJson,
-                                &Core::OnResourceClaim);
+      Watch(Kind::kDeviceClass, &api::DeviceClassFromJson, &Core::OnDeviceClass);
+      Watch(Kind::kResourceSlice, &api::ResourceSliceFromJson, &Core::OnResourceSlice);
+      Watch(Kind::kResourceClaimTemplate, &api::ResourceClaimTemplateFromJson,
+            &Core::OnResourceClaimTemplate);
+      Watch(Kind::kResourceClaim, &api::ResourceClaimFromJson, &Core::OnResourceClaim);
     }
-    Watch<api::Workload>(ResourceOf(Kind::kWorkload), &api::WorkloadFromJson, &Core::OnWorkload);
-    Watch<api::Job>(ResourceOf(Kind::kJob), &api::JobFromJson, &Core::OnJob);
-    Watch<api::Pod>(ResourceOf(Kind::kPod), &api::PodFromJson, &Core::OnPod);
+    if (volumes) {
+      Watch(Kind::kStorageClass, &api::StorageClassFromJson, &Core::OnStorageClass);
+      Watch(Kind::kCsiDriver, &api::CsiDriverFromJson, &Core::OnCsiDriver);
+      Watch(Kind::kCsiNode, &api::CsiNodeFromJson, &Core::OnCsiNode);
+      Watch(Kind::kCsiStorageCapacity, &api::CsiStorageCapacityFromJson,
+            &Core::OnCsiStorageCapacity);
+      Watch(Kind::kPersistentVolume, &api::PersistentVolumeFromJson, &Core::OnPersistentVolume);
+      Watch(Kind::kPersistentVolumeClaim, &api::PersistentVolumeClaimFromJson,
+            &Core::OnPersistentVolumeClaim);
+      Watch(Kind::kVolumeAttachment, &api::VolumeAttachmentFromJson, &Core::OnVolumeAttachment);
+    }
+    Watch(Kind::kWorkload, &api::WorkloadFromJson, &Core::OnWorkload);
+    Watch(Kind::kJob, &api::JobFromJson, &Core::OnJob);
+    Watch(Kind::kPod, &api::PodFromJson, &Core::OnPod);
     if (gang_api != reconciler::GangApi::kNone) {
-      Watch<api::PodGroup>(reconciler::PodGroupResource(gang_api), &api::PodGroupFromJson,
-                           &Core::OnPodGroup);
+      Watch(reconciler::PodGroupResource(gang_api), &api::PodGroupFromJson, &Core::OnPodGroup);
     }
     watches_started_ = true;
     MaybeReady();

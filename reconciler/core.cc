@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "engine/volume_book.h"
 #include "reconciler/status.h"
 
 namespace tutti::reconciler {
@@ -52,6 +53,7 @@ Core::Core(Options options)
       engine_(engine::MakeEngine()),
       device_quota_(options_.device_mappings, options_.extended_resource_quota) {
   engine_->capacity().SetDevicesKnown(options_.devices);
+  engine_->capacity().Volumes().SetKnown(options_.volumes);
   engine_->SetPinning(options_.steering == Steering::kNodeSelector);
 }
 Core::~Core() = default;

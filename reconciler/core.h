@@ -27,6 +27,7 @@
 #include "api/batch.h"
 #include "api/core.h"
 #include "api/kueue.h"
+#include "api/storage.h"
 #include "base/json.h"
 #include "base/result.h"
 #include "engine/engine.h"
@@ -116,6 +117,14 @@ class Core {
   void OnResourceClaim(std::shared_ptr<const api::ResourceClaim> claim, bool deleted);
   void OnResourceClaimTemplate(std::shared_ptr<const api::ResourceClaimTemplate> claim_template,
                                bool deleted);
+  void OnPersistentVolumeClaim(std::shared_ptr<const api::PersistentVolumeClaim> claim,
+                               bool deleted);
+  void OnPersistentVolume(std::shared_ptr<const api::PersistentVolume> volume, bool deleted);
+  void OnStorageClass(std::shared_ptr<const api::StorageClass> storage_class, bool deleted);
+  void OnCsiNode(std::shared_ptr<const api::CsiNode> node, bool deleted);
+  void OnCsiDriver(std::shared_ptr<const api::CsiDriver> driver, bool deleted);
+  void OnCsiStorageCapacity(std::shared_ptr<const api::CsiStorageCapacity> capacity, bool deleted);
+  void OnVolumeAttachment(std::shared_ptr<const api::VolumeAttachment> attachment, bool deleted);
   void OnWorkload(std::shared_ptr<const api::Workload> workload, bool deleted);
   void OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool deleted);
   void OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool deleted);

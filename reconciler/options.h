@@ -55,6 +55,7 @@ struct Options {
   Steering steering = Steering::kPreferred;
   CapacityChoice capacity = CapacityChoice::kAuto;
   bool devices = false;  // resource.k8s.io/v1 is served: its objects are passed in
+  bool volumes = false;  // all kinds of volumes (core.h) may be read: they are passed in
   // Quota for devices (gate KueueDRAIntegration); off: claims are refused, or cost nothing.
   bool device_quota = true;
   bool reject_claims_without_quota = true;  // gate KueueDRARejectWorkloadsWhenDRADisabled

@@ -187,6 +187,12 @@ void Cluster::Submit(const JobSpec& job) {
                  Json::Arr({Json::Obj(
                      {{"name", "gpu"}, {"resourceClaimTemplateName", job.claim_template}})}));
   }
+  if (!job.volume_claim.empty()) {
+    pod_spec.Set("volumes",
+                 Json::Arr({Json::Obj(
+                     {{"name", "data"},
+                      {"persistentVolumeClaim", Json::Obj({{"claimName", job.volume_claim}})}})}));
+  }
   if (!job.preset_group.empty()) {
     pod_spec.Set("schedulingGroup", Json::Obj({{"podGroupName", job.preset_group}}));
   }

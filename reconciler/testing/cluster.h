@@ -33,6 +33,7 @@ struct JobSpec {
   std::string claims = "";          // spec.template.spec.resourceClaims, a JSON array
   std::string gang_claims = "";     // annotation tutti.dev/gang-claims
   std::string claim_template = "";  // each pod has one claim from it, called "gpu"
+  std::string volume_claim = "";    // PersistentVolumeClaim that all pods use
 };
 
 class Cluster {
