@@ -6,6 +6,8 @@
 #include "api/dra.h"
 #include "api/pod_requests.h"
 #include "api/pod_rules.h"
+#include "api/storage.h"
+#include "engine/volume_book.h"
 
 namespace tutti::cli {
 namespace {
@@ -17,6 +19,12 @@ constexpr std::string_view kJobName = "batch.kubernetes.io/job-name";
 bool OfDevices(std::string_view kind) {
   return kind == "ResourceSlice" || kind == "DeviceClass" || kind == "ResourceClaim" ||
          kind == "ResourceClaimTemplate";
+}
+
+bool OfVolumes(std::string_view kind) {
+  return kind == "PersistentVolumeClaim" || kind == "PersistentVolume" || kind == "StorageClass" ||
+         kind == "CSINode" || kind == "CSIDriver" || kind == "CSIStorageCapacity" ||
+         kind == "VolumeAttachment";
 }
 
 bool ByNamespaceLabels(const api::PodShape& shape) {
@@ -33,11 +41,12 @@ bool ByNamespaceLabels(const api::PodShape& shape) {
 
 ClusterInput::ClusterInput(engine::Capacity& capacity) : capacity_(capacity) {
   capacity_.SetDevicesKnown(true);
+  capacity_.Volumes().SetKnown(true);
 }
 
 bool ClusterInput::Knows(std::string_view kind) {
   return kind == "Node" || kind == "Namespace" || kind == "Pod" || kind == "LimitRange" ||
-         kind == "RuntimeClass" || OfDevices(kind);
+         kind == "RuntimeClass" || OfDevices(kind) || OfVolumes(kind);
 }
 
 Status ClusterInput::Add(const InputObject& object) {
@@ -62,6 +71,8 @@ Status ClusterInput::Add(const InputObject& object) {
   } else if (object.kind == "RuntimeClass") {
     TRY_ASSIGN(api::RuntimeClass runtime_class, api::RuntimeClassFromJson(object.object));
     runtime_classes_[object.name] = std::move(runtime_class);
+  } else if (OfVolumes(object.kind)) {
+    TRY(AddOfVolumes(object));
   } else {
     TRY(AddOfDevices(object));
   }
@@ -102,6 +113,34 @@ Status ClusterInput::AddOfDevices(const InputObject& input) {
   return {};
 }
 
+Status ClusterInput::AddOfVolumes(const InputObject& input) {
+  engine::VolumeBook& volumes = capacity_.Volumes();
+  const Json& object = input.object;
+  if (input.kind == "PersistentVolumeClaim") {
+    TRY_ASSIGN(const api::PersistentVolumeClaim claim, api::PersistentVolumeClaimFromJson(object));
+    volumes.SetClaim(claim);
+  } else if (input.kind == "PersistentVolume") {
+    TRY_ASSIGN(const api::PersistentVolume volume, api::PersistentVolumeFromJson(object));
+    volumes.SetVolume(volume);
+  } else if (input.kind == "StorageClass") {
+    TRY_ASSIGN(const api::StorageClass storage_class, api::StorageClassFromJson(object));
+    volumes.SetClass(storage_class);
+  } else if (input.kind == "CSINode") {
+    TRY_ASSIGN(const api::CsiNode node, api::CsiNodeFromJson(object));
+    volumes.SetNode(node);
+  } else if (input.kind == "CSIDriver") {
+    TRY_ASSIGN(const api::CsiDriver driver, api::CsiDriverFromJson(object));
+    volumes.SetDriver(driver);
+  } else if (input.kind == "CSIStorageCapacity") {
+    TRY_ASSIGN(const api::CsiStorageCapacity capacity, api::CsiStorageCapacityFromJson(object));
+    volumes.SetCapacity(capacity);
+  } else {
+    TRY_ASSIGN(const api::VolumeAttachment attachment, api::VolumeAttachmentFromJson(object));
+    volumes.SetAttachment(attachment);
+  }
+  return {};
+}
+
 void ClusterInput::AddPod(const InputObject& object, const api::Pod& pod) {
   const std::string& ns = object.ns;
   if (pod.node_name.empty()) {
@@ -112,8 +151,9 @@ void ClusterInput::AddPod(const InputObject& object, const api::Pod& pod) {
     return;  // holds nothing
   }
   by_namespace_labels_ |= ByNamespaceLabels(*pod.shape);
-  capacity_.SetPod("Pod " + ns + "/" + pod.meta.name, pod.node_name, pod.shape, /*gang=*/"",
-                   /*pod_set=*/"",
+  // Claims name the pod that they were made for by its uid.
+  const std::string uid = pod.meta.uid.empty() ? "Pod " + ns + "/" + pod.meta.name : pod.meta.uid;
+  capacity_.SetPod(uid, pod.node_name, pod.shape, /*gang=*/"", /*pod_set=*/"",
                    {ns, api::RuleLabels(pod.meta.labels), pod.meta.deleted.has_value()});
   if (!pod.shape->claims.empty()) {
     users_.push_back({ns, pod.meta.name, pod.shape});

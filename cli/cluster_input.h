@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command was told of a cluster's nodes, pods and devices, put into the engine's capacity
-// check, and the shapes of pods that are still to come. What is not in the input does not exist.
+// What a command was told of a cluster's nodes, pods, devices and volumes, put into the engine's
+// capacity check, and the shapes of pods that are still to come. What is not in the input does not
+// exist.
 #pragma once
 
 #include <map>
@@ -23,9 +24,9 @@ class ClusterInput {
   // `capacity` must outlive this.
   explicit ClusterInput(engine::Capacity& capacity);
 
-  // Nodes, Namespaces, Pods, LimitRanges, RuntimeClasses and the kinds of resource.k8s.io/v1. Pods
-  // count against their node as in kube-scheduler: bound and not terminal, terminating ones
-  // included; devices by the allocations of claims.
+  // Nodes, Namespaces, Pods, LimitRanges, RuntimeClasses, the kinds of resource.k8s.io/v1 and those
+  // of volumes (api/storage.h). Pods count against their node as in kube-scheduler: bound and not
+  // terminal, terminating ones included; devices by the allocations of claims.
   [[nodiscard]] static bool Knows(std::string_view kind);
   // REQUIRES: Knows(object.kind).
   Status Add(const InputObject& object);
@@ -45,6 +46,7 @@ class ClusterInput {
 
  private:
   Status AddOfDevices(const InputObject& object);
+  Status AddOfVolumes(const InputObject& object);
   void AddPod(const InputObject& object, const api::Pod& pod);
   [[nodiscard]] size_t PodsWithoutClaims() const;
 

@@ -41,9 +41,9 @@ struct FitReport {
 // - every Workload without an owner: its podsets are one gang.
 // Pods count against their node as in kube-scheduler: bound and not terminal, terminating ones
 // included; devices by the allocations of claims. What is not in the input does not exist: without
-// its ResourceClaimTemplate a gang doesn't fit, and the message says so. A namespace that is left
-// out is "default". kInvalid names the document, the object and
-// the field; so do two objects of one kind and name, and an input without any gang.
+// its ResourceClaimTemplate or PersistentVolumeClaim a gang doesn't fit, and the message says so. A
+// namespace that is left out is "default". kInvalid names the document, the object and the field;
+// so do two objects of one kind and name, and an input without any gang.
 Result<FitReport> Fit(const std::vector<Document>& documents);
 
 // "Fits", "NotNow", "Never", "Undecided".

@@ -100,7 +100,7 @@ TEST(FitTest, SaysWhatIsMissing) {
 TEST(FitTest, WhatIsLeftToTheSchedulerIsNoYes) {
   std::string job = Job("x", 2, 1);
   job.replace(job.find(R"("containers")"), 12,
-              R"("volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+              R"("volumes": [{"name": "v", "rbd": {"image": "i"}}],
                  "containers")");
   const auto report = Fit(Input({Node("a", 8), job}));
   ASSERT_TRUE(report.has_value()) << report.error().message;
@@ -443,6 +443,51 @@ TEST(FitTest, AJobAndAWorkloadOfOneNameHoldTheirOwnPlaces) {
                       ClaimJob("first", 1, FromTemplate("one")), workload,
                       ClaimJob("second", 1, FromTemplate("one"))})),
       ElementsAre("Job team/first Fits", "Workload team/first Fits", "Job team/second NotNow"));
+}
+
+// --- volumes
+
+TEST(FitTest, PodsGoWhereTheirVolumesAre) {
+  const std::string job =
+      With(Job("train", 2, 1), R"("containers")",
+           R"("volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}], )");
+  const std::string claim =
+      R"({"kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "team",
+          "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": "pv"}})";
+  const std::string volume =
+      R"({"kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": {"nodeAffinity": {"required":
+          {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/hostname",
+           "operator": "In", "values": ["b"]}]}]}}}})";
+  const auto fits = Fit(Input({Host("a", 2), Host("b", 2), claim, volume, job}));
+  ASSERT_TRUE(fits.has_value()) << fits.error().message;
+  EXPECT_EQ(ToText(*fits), "Job team/train: fits\n  main (2 pods): b x 2\n");
+  const auto missing = Fit(Input({Host("a", 2), volume, job}));
+  ASSERT_TRUE(missing.has_value()) << missing.error().message;
+  EXPECT_THAT(ToText(*missing), HasSubstr("PersistentVolumeClaim team/c doesn't exist"));
+  EXPECT_THAT(Problem(Input({R"({"kind": "PersistentVolume", "metadata": {"name": "pv"},
+                                 "spec": {"capacity": {"storage": "much"}}})"})),
+              HasSubstr("PersistentVolume pv: spec.capacity.storage"));
+}
+
+TEST(FitTest, VolumesOfAGangThatFitsAreTaken) {
+  const auto job = [](const std::string& name, int pods) {
+    return With(Job(name, pods, 1), R"("containers")",
+                R"("volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {
+                   "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}}}}], )");
+  };
+  const auto volume = [](const std::string& name) {
+    return R"({"kind": "PersistentVolume", "metadata": {"name": ")" + name +
+           R"("}, "spec": {"storageClassName": "local", "capacity": {"storage": "2Gi"},
+              "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+              {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}]}}},
+              "status": {"phase": "Available"}})";
+  };
+  const std::string local =
+      R"({"kind": "StorageClass", "metadata": {"name": "local"},
+          "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"})";
+  EXPECT_THAT(Verdicts(Input({Host("a", 8), local, volume("v1"), volume("v2"), volume("v3"),
+                              job("first", 2), job("second", 2), job("third", 1)})),
+              ElementsAre("Job team/first Fits", "Job team/second NotNow", "Job team/third Fits"));
 }
 
 TEST(FitTest, RefusesOtherVersionsOfDevices) {

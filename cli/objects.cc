@@ -12,8 +12,11 @@ namespace {
 constexpr std::string_view kDefaultNamespace = "default";
 
 constexpr std::array kClusterScoped = {
-    "ClusterQueue",  "Cohort",         "DeviceClass",  "Namespace",     "Node",
-    "PriorityClass", "ResourceFlavor", "RuntimeClass", "ResourceSlice", "WorkloadPriorityClass",
+    "CSIDriver",      "CSINode",          "ClusterQueue",
+    "Cohort",         "DeviceClass",      "Namespace",
+    "Node",           "PersistentVolume", "PriorityClass",
+    "ResourceFlavor", "ResourceSlice",    "RuntimeClass",
+    "StorageClass",   "VolumeAttachment", "WorkloadPriorityClass",
 };
 
 bool Namespaced(std::string_view kind) {

@@ -60,6 +60,10 @@ func TestSchedulerAgreementDevices(t *testing.T) {
 	run(t, 500, 5000, randomcase.Options{Devices: true})
 }
 
+func TestSchedulerAgreementVolumes(t *testing.T) {
+	run(t, 300, 3000, randomcase.Options{Volumes: true})
+}
+
 func run(t *testing.T, short, long int, options randomcase.Options) {
 	fitter := startFitter(t)
 	count := short

@@ -160,6 +160,10 @@ func Schedule(parent context.Context, c *randomcase.Case, gang []*corev1.Pod) (O
 	if err := factory.addDevices(&c.Devices, c.ClaimsOf(gang)); err != nil {
 		return Outcome{}, err
 	}
+	volumes, err := addVolumes(c, gang, factory, client)
+	if err != nil {
+		return Outcome{}, err
+	}
 	if len(gang) > 1 {
 		if err := factory.Scheduling().V1alpha2().PodGroups().Informer().GetIndexer().Add(&schedulingv1alpha2.PodGroup{
 			ObjectMeta: metav1.ObjectMeta{Name: group, Namespace: gang[0].Namespace},
@@ -201,6 +205,8 @@ func Schedule(parent context.Context, c *randomcase.Case, gang []*corev1.Pod) (O
 	}
 	lock.Lock()
 	defer lock.Unlock()
-	out.Astray, err = astray(c, gang, out.Nodes, allocated)
-	return out, err
+	if out.Astray, err = astray(c, gang, out.Nodes, allocated); err != nil {
+		return out, err
+	}
+	return out, volumes.astray(c, gang, out.Nodes, out.Astray)
 }

@@ -33,6 +33,7 @@ type Case struct {
 	Pods     []*corev1.Pod
 	PodSets  []PodSet
 	Devices  Devices
+	Volumes  Volumes
 	Features []string // what the gang or the cluster uses, sorted
 }
 
@@ -81,6 +82,7 @@ func (c *Case) Items() []any {
 		items = append(items, pod)
 	}
 	items = append(items, c.Devices.items()...)
+	items = append(items, c.Volumes.items()...)
 	return append(items, c.gang())
 }
 

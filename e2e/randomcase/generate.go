@@ -28,6 +28,7 @@ type Options struct {
 	MaxNodes int  // default 60
 	PodRules bool // rules between pods as well: affinity, spreading; some gangs have none and meet those of others
 	Devices  bool // pods ask for devices by claim; the nodes are fewer, and other requests mostly small
+	Volumes  bool // pods have volumes; the same
 }
 
 type generator struct {
@@ -41,7 +42,7 @@ type generator struct {
 func Generate(seed uint64, o Options) *Case {
 	if o.MaxNodes == 0 {
 		o.MaxNodes = 60
-		if o.Devices {
+		if o.Devices || o.Volumes {
 			o.MaxNodes = 16
 		}
 	}
@@ -50,6 +51,9 @@ func Generate(seed uint64, o Options) *Case {
 	g.pods()
 	if o.Devices {
 		g.devices()
+	}
+	if o.Volumes {
+		g.volumes()
 	}
 	g.gang()
 	for feature := range g.features {
@@ -271,7 +275,7 @@ func (g *generator) gang() {
 			s.Name = "main"
 		}
 		spec := &s.Template.Spec
-		if g.options.Devices && g.chance(80) {
+		if (g.options.Devices || g.options.Volumes) && g.chance(80) {
 			spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: quantity("10m")}
 		} else {
 			g.requests(spec, machine, pick(g, 1, 2, 4))
@@ -282,11 +286,14 @@ func (g *generator) gang() {
 		if g.options.Devices {
 			g.claims(&s)
 		}
+		if g.options.Volumes && !g.chance(5) {
+			g.podVolumes(&s)
+		}
 		if g.options.PodRules && !g.chance(15) {
 			g.podRules(&s)
 		}
 		room := g.count(spec)
-		if g.options.Devices {
+		if g.options.Devices || g.options.Volumes {
 			room = min(room, int32(1+g.IntN(2*len(g.c.Nodes))))
 		}
 		s.Count = max(room/int32(sets), 1)
