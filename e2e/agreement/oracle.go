@@ -189,6 +189,7 @@ func Schedule(parent context.Context, c *randomcase.Case, gang []*corev1.Pod) (O
 		return Outcome{}, fmt.Errorf("no pod of %d is ready to be scheduled", len(gang))
 	}
 	sched.ScheduleOne(ctx)
+	close(volumes.decided)
 
 	out := Outcome{Nodes: map[string]string{}, Refused: map[string]string{}}
 	for len(out.Nodes)+len(out.Refused) < len(gang) {

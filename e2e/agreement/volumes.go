@@ -19,8 +19,11 @@ import (
 )
 
 // volumeController binds what the scheduler has decided: a write of a volume that is to be bound, or of a
-// claim for which one is to be made, is answered, and the scheduler's caches show both bound.
+// claim for which one is to be made, is answered, and the scheduler's caches show both bound. Not before the
+// whole gang has been decided about: what comes into the caches while the scheduler still decides makes it
+// refuse pods that share a claim, now and then.
 type volumeController struct {
+	decided chan struct{}
 	lock    sync.Mutex
 	version int
 	claims  cache.Indexer
@@ -32,7 +35,7 @@ type volumeController struct {
 func addVolumes(c *randomcase.Case, gang []*corev1.Pod, factory informers.SharedInformerFactory, client *fake.Clientset) (*volumeController, error) {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	v := &volumeController{
-		version: 1, claims: core.PersistentVolumeClaims().Informer().GetIndexer(), volumes: core.PersistentVolumes().Informer().GetIndexer(),
+		decided: make(chan struct{}), version: 1, claims: core.PersistentVolumeClaims().Informer().GetIndexer(), volumes: core.PersistentVolumes().Informer().GetIndexer(),
 	}
 	var err error
 	add := func(indexer cache.Indexer, o any) {
@@ -108,6 +111,7 @@ func (v *volumeController) store(claim *corev1.PersistentVolumeClaim, volume *co
 
 // bind a volume that the scheduler has chosen for a claim.
 func (v *volumeController) bind(chosen *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+	<-v.decided
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	o, exists, err := v.volumes.GetByKey(chosen.Name)
@@ -129,6 +133,7 @@ func (v *volumeController) bind(chosen *corev1.PersistentVolume) (*corev1.Persis
 
 // make a volume for a claim on the node that the scheduler has selected.
 func (v *volumeController) make(wanted *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+	<-v.decided
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	known, err := v.claim(wanted.Namespace, wanted.Name)

@@ -18,7 +18,7 @@ func text(t *testing.T, c *Case) string {
 
 func TestASeedIsOneCase(t *testing.T) {
 	for seed := range uint64(50) {
-		o := Options{PodRules: seed%2 == 0, Devices: seed%3 == 0}
+		o := Options{PodRules: seed%2 == 0, Devices: seed%3 == 0, Volumes: seed%5 == 0}
 		if first, second := text(t, Generate(seed, o)), text(t, Generate(seed, o)); first != second {
 			t.Fatalf("seed %d gave two cases:\n%s\n%s", seed, first, second)
 		}

@@ -30,10 +30,10 @@ type Devices struct {
 }
 
 // TakesOneByOne says whether the gang's pods can take places from each other in more ways than by using a
-// node up: they share a claim that is not allocated yet, or see devices that other nodes see too. Which
-// node the first pod takes then decides about the others.
+// node up: they share a claim that is not allocated or bound yet, or see devices that other nodes see too.
+// Which node the first pod takes then decides about the others.
 func (c *Case) TakesOneByOne() bool {
-	return c.Uses("shared claim to allocate") || c.Uses("devices of several nodes")
+	return c.Uses("shared claim to allocate") || c.Uses("devices of several nodes") || c.Uses("shared claim to bind")
 }
 
 func (d *Devices) items() []any {
