@@ -36,7 +36,9 @@ struct FitReport {
 };
 
 // Looks at Nodes, Pods, LimitRanges, RuntimeClasses, and at ResourceSlices, DeviceClasses,
-// ResourceClaims and ResourceClaimTemplates of resource.k8s.io/v1, and asks for a place for
+// ResourceClaims and ResourceClaimTemplates of resource.k8s.io/v1, at PersistentVolumeClaims,
+// PersistentVolumes, and at StorageClasses, CSINodes, CSIDrivers, CSIStorageCapacities and
+// VolumeAttachments of storage.k8s.io/v1, and asks for a place for
 // - every Job that has pods to start and none that is active,
 // - every Workload without an owner: its podsets are one gang.
 // Pods count against their node as in kube-scheduler: bound and not terminal, terminating ones
