@@ -254,7 +254,7 @@ class Assigner {
       gang.pod_sets.pop_back();
     }
     gang.pod_sets.push_back(*candidate.gang_pod_set);
-    candidate.fit = context_.capacity.Check(gang);
+    candidate.fit = context_.capacity.Check(gang, context_.reason);
     if (candidate.fit->kind == FitKind::kFits || candidate.fit->kind == FitKind::kUndecided) {
       MindFlights(index, quota, gang, candidate);
       return;
@@ -272,7 +272,8 @@ class Assigner {
   void MindFlights(size_t index, const FlavorQuota& quota, const Gang& gang, Candidate& candidate) {
     const FlightResult flights = context_.capacity.CheckFlights(gang);
     std::string text;
-    if (!flights.clear && context_.pinning && Pinned(context_.capacity, gang, *candidate.fit)) {
+    if (!flights.clear && (context_.pinning || candidate.fit->tied) &&
+        Pinned(context_.capacity, gang, *candidate.fit)) {
       return;
     }
     if (!flights.clear) {

@@ -44,6 +44,7 @@ struct AssignContext {
   ResourceId pods;                     // the resource "pods"
   const FlightClaim* claim = nullptr;  // one that this workload has to mind
   bool pinning = false;                // Engine::SetPinning
+  Reason reason = Reason::kText;       // kNone: facts about places may have no text
 };
 
 enum class FitMode : uint8_t {

@@ -5,196 +5,17 @@
 #include "engine/capacity.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "api/quantity.h"
-#include "engine/capacity_ledger.h"
-#include "engine/device_fit.h"
-#include "engine/fit_message.h"
-#include "engine/gang_fit.h"
-#include "engine/in_flight.h"
-#include "engine/node_filter.h"
-#include "engine/placement_rules.h"
-#include "engine/volume_fit.h"
+#include "engine/capacity_impl.h"
 
 namespace tutti::engine {
-namespace {
-
-// --- a question, prepared
-// -------------------------------------------------------------------------------
-
-// Pods that are alike in everything that decides where they may go.
-struct KindQuery {
-  const GangPodSet* first = nullptr;
-  std::vector<size_t> pod_sets;
-  std::vector<api::HostPort> ports;
-};
-
-struct Query {
-  std::vector<std::string> names;  // of the resources, sorted, "pods" last
-  std::vector<int32_t> ids;        // -1: no node or pod ever had it
-  std::vector<KindQuery> kinds;
-  std::vector<NodeFilter> filters;
-  std::vector<Verdict> verdicts;        // nodes x kinds
-  std::optional<PlacementRules> rules;  // of the only kind
-  std::string undecided;
-  FitProblem kinds_only;        // kinds and clash; FillNodes adds the nodes
-  std::vector<char> delegated;  // by resource: where a node has none, devices stand for it
-  std::shared_ptr<const GangDevices> devices;  // null: no pod needs any
-  std::unique_ptr<const GangVolumes> volumes;  // null: no pod has any
-
-  void Undecided(const std::string& what) {
-    undecided += (undecided.empty() ? "left to the scheduler: " : "; ") + what;
-  }
-};
-
-class CapacityImpl final : public Capacity, private NodeLabels, private DeviceBins {
- public:
-  void SetNode(const api::Node& node) override {
-    const NodeState* state = ledger_.FindNode(node.meta.name);
-    const bool added = state == nullptr;
-    const auto labels = added ? decltype(NodeFacts::labels)() : state->facts.labels;
-    ledger_.SetNode(node);
-    if (added || labels != ledger_.FindNode(node.meta.name)->facts.labels)
-      devices_.NodeChanged(node.meta.name);
-  }
-  void RemoveNode(const std::string& name) override {
-    ledger_.RemoveNode(name);
-    devices_.NodeChanged(name);
-  }
-  void SetDevicesKnown(bool known) override { devices_known_ = known; }
-  void SetResourceSlice(std::shared_ptr<const api::ResourceSlice> slice) override {
-    const bool changed = devices_.SetSlice(std::move(slice));
-    charge_version_ += changed ? 1 : 0;
-    Helps(changed);
-  }
-  void RemoveResourceSlice(const std::string& name) override {
-    ++charge_version_;
-    Helps(devices_.RemoveSlice(name));
-  }
-  void SetDeviceClass(const api::DeviceClass& device_class) override {
-    ++charge_version_;
-    Helps(devices_.SetClass(device_class));
-    ledger_.SetDelegated(devices_.inventory().MappedResources());
-  }
-  void RemoveDeviceClass(const std::string& name) override {
-    ++charge_version_;
-    Helps(devices_.RemoveClass(name));
-    ledger_.SetDelegated(devices_.inventory().MappedResources());
-  }
-  void SetResourceClaimTemplate(const api::ResourceClaimTemplate& claim_template) override {
-    ++charge_version_;
-    Helps(devices_.SetTemplate(claim_template));
-  }
-  void RemoveResourceClaimTemplate(const api::ObjectKey& key) override {
-    ++charge_version_;
-    Helps(devices_.RemoveTemplate(key));
-  }
-  void SetResourceClaim(const api::ResourceClaim& claim, const std::string& gang,
-                        const std::string& pod_set) override {
-    Helps(devices_.SetClaim(claim, gang, pod_set));
-  }
-  void RemoveResourceClaim(const api::ObjectKey& key) override { Helps(devices_.RemoveClaim(key)); }
-  DeviceCharge ChargeOf(const DeviceQuota& quota, const std::string& ns, const api::PodShape& shape,
-                        const std::vector<api::PodClaim>& shared) const override;
-  uint64_t DeviceVersion() const override { return charge_version_; }
-  void SetPod(const std::string& uid, const std::string& node,
-              std::shared_ptr<const api::PodShape> shape, const std::string& gang,
-              const std::string& pod_set, const PodIdentity& who) override {
-    ledger_.SetPod(uid, node, *shape, gang, pod_set, who);
-    volumes_.SetPod(uid, node, std::move(shape));
-  }
-  void SetNamespace(const std::string& name, const api::StringMap& labels) override {
-    ledger_.SetNamespace(name, labels);
-  }
-  void RemoveNamespace(const std::string& name) override { ledger_.RemoveNamespace(name); }
-  void RemovePod(const std::string& uid) override {
-    ledger_.RemovePod(uid);
-    volumes_.RemovePod(uid);
-  }
-  VolumeBook& Volumes() override { return volumes_; }
-  FitResult Check(const Gang& gang) const override;
-  FlightResult CheckFlights(const Gang& gang) const override;
-  bool Hinders(const Gang& next, const Gang& waiting,
-               const std::vector<Gang>& since) const override;
-  void Reserve(const Gang& gang, const Placement& placement) override {
-    ledger_.Reserve(gang, placement);
-    Helps(devices_.Reserve(gang.id, PromisesOf(gang, placement)));
-  }
-  void Release(const std::string& gang_id) override {
-    ledger_.Release(gang_id);
-    Helps(devices_.Release(gang_id));
-  }
-  int32_t Unbound(const std::string& gang_id) const override { return ledger_.Unbound(gang_id); }
-  int32_t Bound(const std::string& gang_id, const std::string& pod_set) const override {
-    return ledger_.Bound(gang_id, pod_set);
-  }
-  bool PlanBroken(const std::string& gang_id) const override {
-    return ledger_.PlanBroken(gang_id) || devices_.PlanBroken(gang_id);
-  }
-  int32_t CountNodes(const api::StringMap& labels) const override {
-    return ledger_.CountNodes(labels);
-  }
-  uint64_t Version() const override {
-    return ledger_.Version() + device_version_ + volumes_.version();
-  }
-  uint64_t FlightVersion() const override {
-    return ledger_.FlightVersion() + device_version_ + volumes_.version();
-  }
-  std::string SanityCheck() const override {
-    std::string problem = ledger_.SanityCheck();
-    if (problem.empty())
-      problem = devices_.SanityCheck();
-    return problem.empty() ? volumes_.SanityCheck() : problem;
-  }
-
- private:
-  std::optional<Query> Prepare(const Gang& gang) const;
-  FitProblem FillNodes(const Query& query, Basis basis) const;
-  Placement ToPlacement(const Gang& gang, const Query& query,
-                        const std::vector<Assigned>& assigned) const;
-  std::string Explain(const Gang& gang, const Query& query, const FitProblem& now,
-                      const FitProblem& empty, FitFacts facts,
-                      const std::vector<int64_t>& placed) const;
-  static SearchResult Ruled(const Query& query, const FitProblem& problem,
-                            const std::vector<int64_t>& caps, Basis basis);
-  FitResult RuledOut(const Query& query, int64_t placed) const;
-  KindFacts FactsOf(const Gang& gang, const Query& query, const FitProblem& now,
-                    const FitProblem& empty, size_t kind, bool never) const;
-  std::vector<std::string> Holders(const Query& query, size_t kind, int32_t resource) const;
-  [[nodiscard]] const std::vector<const NodeState*>& Nodes() const { return ledger_.Nodes(); }
-
-  // For devices.
-  [[nodiscard]] bool NeedsDevices(const api::PodShape& shape) const;
-  [[nodiscard]] bool NeedsDevices(const Gang& gang) const;
-  [[nodiscard]] VolumeUse UseOfVolumes(const api::PodShape& shape, int64_t count) const;
-  [[nodiscard]] VolumeUse UseOfVolumes(const Gang& gang) const;
-  [[nodiscard]] bool Matches(const api::NodeSelector& selector,
-                             const std::string& node) const override;
-  [[nodiscard]] const std::string& Name(size_t bin) const override {
-    return Nodes()[bin]->facts.name;
-  }
-  [[nodiscard]] bool Offers(size_t bin, const std::string& resource) const override;
-  DeviceSearch Find(const Query& query, FitProblem& problem, Basis basis) const;
-  void AttachDevices(const Gang& gang, const Query& query, DevicePlan plan,
-                     Placement& placement) const;
-  static std::vector<PodPromise> PromisesOf(const Gang& gang, const Placement& placement);
-  void Helps(bool helps) { device_version_ += helps ? 1 : 0; }
-
-  CapacityLedger ledger_;
-  DeviceLedger devices_{*this};
-  bool devices_known_ = false;
-  uint64_t device_version_ = 0;  // something may fit that did not
-  uint64_t charge_version_ = 0;
-  VolumeBook volumes_;
-  InFlight flights_{ledger_, volumes_};
-};
 
 // --- devices
 // ---------------------------------------------------------------------------------------------
@@ -213,15 +34,27 @@ bool CapacityImpl::Matches(const api::NodeSelector& selector, const std::string&
          Verdict::kNoMatch;
 }
 
-bool CapacityImpl::Offers(size_t bin, const std::string& resource) const {
+void CapacityImpl::DevicesChanged(bool helps) {
+  device_version_ += helps ? 1 : 0;
+  const ChangedViews changed = devices_.TakeChanges();
+  if (changed.all)
+    ledger_.Marks().MarkAll();
+  for (const std::string& name : changed.nodes) {
+    if (const NodeState* node = ledger_.FindNode(name))
+      ledger_.Marks().Mark(node->slot);
+  }
+}
+
+bool QueryBins::Offers(size_t bin, const std::string& resource) const {
   const int32_t id = ledger_.FindResource(resource);
-  const Cell* cell = id < 0 ? nullptr : Nodes()[bin]->Find(id);
+  const Cell* cell = id < 0 ? nullptr : nodes_[bin]->Find(id);
   return cell != nullptr && cell->allocatable > 0;
 }
 
 DeviceSearch CapacityImpl::Find(const Query& query, FitProblem& problem, Basis basis) const {
-  if (query.devices != nullptr)
-    return query.devices->Search(problem, *this, basis == Basis::kEmpty);
+  if (query.devices != nullptr) {
+    return query.devices->Search(problem, QueryBins(ledger_, *query.nodes), basis == Basis::kEmpty);
+  }
   DeviceSearch out;
   out.result = Search(problem);
   return out;
@@ -253,8 +86,10 @@ std::vector<PodPromise> CapacityImpl::PromisesOf(const Gang& gang, const Placeme
 }
 
 // Nothing for a gang without pods.
-std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
+std::optional<Query> CapacityImpl::Prepare(const Gang& gang,
+                                           const std::vector<const NodeState*>& nodes) const {
   Query query;
+  query.nodes = &nodes;
   std::set<std::string> undecided;
   std::set<std::string> names;
   std::vector<int64_t> counts;
@@ -343,7 +178,6 @@ std::optional<Query> CapacityImpl::Prepare(const Gang& gang) const {
     }
   }
 
-  const std::vector<const NodeState*>& nodes = Nodes();
   problem.bins = nodes.size();
   query.verdicts.reserve(nodes.size() * query.kinds.size());
   for (const NodeState* node : nodes) {
@@ -357,7 +191,7 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
   FitProblem problem = query.kinds_only;
   const size_t resources = problem.resources;
   const size_t kinds = problem.kinds.size();
-  const std::vector<const NodeState*>& nodes = Nodes();
+  const std::vector<const NodeState*>& nodes = *query.nodes;
   problem.free.assign(problem.bins * resources, 0);
   problem.cap.assign(problem.bins * kinds, 0);
   std::vector<Wide> total(resources, 0);
@@ -395,8 +229,16 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
   return problem;
 }
 
-FitResult CapacityImpl::Check(const Gang& gang) const {
-  std::optional<Query> query = Prepare(gang);
+FitResult CapacityImpl::Check(const Gang& gang, Reason reason) const {
+  const std::string key = KeyOf(gang);
+  if (reason == Reason::kNone) {
+    if (const std::optional<FitKind> known = Recall(gang, key)) {
+      FitResult result;
+      result.kind = *known;
+      return result;
+    }
+  }
+  std::optional<Query> query = Prepare(gang, Nodes());
   if (!query)
     return {};
   FitResult result;
@@ -430,6 +272,10 @@ FitResult CapacityImpl::Check(const Gang& gang) const {
     result.kind = query->undecided.empty() ? FitKind::kFits : FitKind::kUndecided;
     result.message = query->undecided;
     result.placement = ToPlacement(gang, *query, found.assigned);
+    result.tied =
+        !searched.plan.node.empty() &&
+        std::all_of(result.placement.begin(), result.placement.end(),
+                    [&](const PlacementSlot& slot) { return slot.node == searched.plan.node; });
     if (query->devices != nullptr)
       AttachDevices(gang, *query, std::move(searched.plan), result.placement);
     return result;
@@ -437,26 +283,183 @@ FitResult CapacityImpl::Check(const Gang& gang) const {
   FitProblem empty = FillNodes(*query, Basis::kEmpty);
   const std::vector<int64_t> empty_caps = empty.cap;
   const bool same = query->devices == nullptr && empty.free == now.free && empty.cap == now.cap;
-  const SearchResult when_empty = same ? found : Find(*query, empty, Basis::kEmpty).result;
+  const DeviceSearch on_empty = same ? searched : Find(*query, empty, Basis::kEmpty);
+  const SearchResult& when_empty = on_empty.result;
   if (query->rules && when_empty.end == SearchEnd::kFound &&
       Ruled(*query, empty, empty_caps, Basis::kEmpty).end == SearchEnd::kImpossible) {
     return RuledOut(*query, found.placed[0]);
   }
+  if (!searched.gave_up && !on_empty.gave_up && on_empty.problem.empty())
+    Remember(gang, key, *query, now, empty, when_empty);
   FitFacts facts;
   facts.never = when_empty.end == SearchEnd::kImpossible;
   facts.gave_up =
       !facts.never && (found.end == SearchEnd::kGaveUp || when_empty.end == SearchEnd::kGaveUp);
   result.kind = facts.never ? FitKind::kNever : FitKind::kNotNow;
+  if (reason == Reason::kNone)
+    return result;
   const std::vector<int64_t>& placed = facts.never ? when_empty.placed : found.placed;
   if (query->devices != nullptr) {
     for (size_t k = 0; k < query->kinds.size(); ++k) {
       const int64_t count = now.kinds[k].count;
-      facts.devices.push_back(query->devices->Explain(facts.never ? empty_caps : caps, *this, k,
-                                                      count, count - placed[k], facts.never));
+      facts.devices.push_back(query->devices->Explain(facts.never ? empty_caps : caps,
+                                                      QueryBins(ledger_, *query->nodes), k, count,
+                                                      count - placed[k], facts.never));
     }
   }
   result.message = Explain(gang, *query, now, empty, std::move(facts), placed);
   return result;
+}
+
+// --- a "no" that is remembered
+// -------------------------------------------------------------------------------
+
+// "" for gangs of which nothing is remembered.
+std::string CapacityImpl::KeyOf(const Gang& gang) {
+  if (!gang.group_claims.empty())
+    return "";
+  std::string key = gang.id.substr(0, gang.id.find('/'));  // claims are looked up there
+  const auto add = [&](std::string_view text) {
+    key += '\n';
+    key += text;
+  };
+  for (const GangPodSet& set : gang.pod_sets) {
+    if (set.count <= 0)
+      continue;
+    if (set.shape->rules || set.shape->volumes)
+      return "";
+    add(std::to_string(reinterpret_cast<uintptr_t>(set.shape.get())));
+    add(std::to_string(set.count));
+    for (const auto& [label, value] : set.node_selector) {
+      add(label);
+      add(value);
+    }
+    for (const api::Toleration& toleration : set.tolerations) {
+      add("tolerates");
+      add(toleration.key);
+      add(toleration.op);
+      add(toleration.value);
+      add(toleration.effect);
+    }
+  }
+  return key;
+}
+
+std::optional<FitKind> CapacityImpl::Recall(const Gang& gang, const std::string& key) const {
+  Refused* known = key.empty() ? nullptr : memory_.Find(key);
+  if (known == nullptr)
+    return std::nullopt;
+  if (ledger_.Marks().All() > known->seen || !Update(gang, *known) || !known->ShortNow()) {
+    memory_.Forget(key);
+    return std::nullopt;
+  }
+  return known->ShortWhenEmpty() ? FitKind::kNever : FitKind::kNotNow;
+}
+
+// Counts the nodes that have changed anew. False when what was remembered is of no use.
+bool CapacityImpl::Update(const Gang& gang, Refused& known) const {
+  const std::vector<size_t> slots = ledger_.Marks().SlotsSince(known.seen);
+  std::vector<const NodeState*> changed;
+  for (const size_t slot : slots) {
+    if (const NodeState* node = ledger_.NodeAt(slot)) {
+      changed.push_back(node);
+      continue;
+    }
+    for (size_t k = 0; k < known.wanted.size(); ++k)
+      known.Set(slot, k, {});
+  }
+  const std::optional<Query> query = Prepare(gang, changed);
+  if (!query ||
+      (query->devices == nullptr ? !known.specs.empty() : query->devices->Specs() != known.specs)) {
+    return false;
+  }
+  FitProblem now = FillNodes(*query, Basis::kNow);
+  FitProblem empty = FillNodes(*query, Basis::kEmpty);
+  const QueryBins bins(ledger_, changed);
+  if (query->devices != nullptr &&
+      (!query->devices->CountAlone(now, bins, /*empty=*/false) ||
+       !query->devices->CountAlone(empty, bins, /*empty=*/true) || !query->devices->Local())) {
+    return false;
+  }
+  for (size_t n = 0; n < changed.size(); ++n) {
+    for (size_t k = 0; k < known.wanted.size(); ++k) {
+      if (now.Cap(n, k) > AloneCount::kMost || empty.Cap(n, k) > AloneCount::kMost)
+        return false;
+      known.Set(changed[n]->slot, k,
+                {static_cast<uint16_t>(now.Cap(n, k)), static_cast<uint16_t>(empty.Cap(n, k))});
+    }
+  }
+  known.seen = ledger_.Marks().Now();
+  // That all would fit if the cluster were empty follows from the sums for one kind of pod only.
+  if (known.wanted.size() == 1 || known.ShortWhenEmpty())
+    return true;
+  return !known.arrangement.empty() && std::all_of(slots.begin(), slots.end(), [&](size_t slot) {
+    return ArrangementHolds(gang, known, slot);
+  });
+}
+
+bool CapacityImpl::ArrangementHolds(const Gang& gang, const Refused& known, size_t slot) const {
+  std::vector<int64_t> counts(known.wanted.size(), 0);
+  bool any = false;
+  for (const Refused::Part& part : known.arrangement) {
+    if (part.slot != slot)
+      continue;
+    counts[part.kind] += part.count;
+    any = true;
+  }
+  if (!any)
+    return true;
+  const NodeState* node = ledger_.NodeAt(slot);
+  if (node == nullptr)
+    return false;
+  const std::vector<const NodeState*> nodes = {node};
+  const std::optional<Query> query = Prepare(gang, nodes);
+  if (!query)
+    return false;
+  FitProblem problem = FillNodes(*query, Basis::kEmpty);
+  for (size_t k = 0; k < counts.size(); ++k)
+    problem.kinds[k].count = counts[k];
+  return Find(*query, problem, Basis::kEmpty).result.end == SearchEnd::kFound;
+}
+
+void CapacityImpl::Remember(const Gang& gang, const std::string& key, const Query& query,
+                            const FitProblem& now, const FitProblem& empty,
+                            const SearchResult& when_empty) const {
+  if (key.empty() || (query.devices != nullptr && !query.devices->Local()))
+    return;
+  const size_t kinds = query.kinds.size();
+  Refused refused;
+  refused.seen = ledger_.Marks().Now();
+  for (size_t k = 0; k < kinds; ++k) {
+    for (const size_t set : query.kinds[k].pod_sets)
+      refused.shapes.push_back(gang.pod_sets[set].shape);
+    refused.wanted.push_back(now.kinds[k].count);
+  }
+  refused.now.assign(kinds, 0);
+  refused.empty.assign(kinds, 0);
+  refused.alone.resize(ledger_.Slots() * kinds);
+  if (query.devices != nullptr)
+    refused.specs = query.devices->Specs();
+  const std::vector<const NodeState*>& nodes = *query.nodes;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    for (size_t k = 0; k < kinds; ++k) {
+      if (now.Cap(n, k) > AloneCount::kMost || empty.Cap(n, k) > AloneCount::kMost)
+        return;
+      refused.Set(nodes[n]->slot, k,
+                  {static_cast<uint16_t>(now.Cap(n, k)), static_cast<uint16_t>(empty.Cap(n, k))});
+    }
+  }
+  if (!refused.ShortNow())
+    return;
+  if (!refused.ShortWhenEmpty()) {
+    if (when_empty.end != SearchEnd::kFound)
+      return;
+    for (const Assigned& part : when_empty.assigned) {
+      if (kinds > 1)
+        refused.arrangement.push_back({nodes[part.bin]->slot, part.kind, part.count});
+    }
+  }
+  memory_.Keep(key, std::move(refused));
 }
 
 // What the rules make of the places that amounts and ports leave, `caps`. Devices only take away
@@ -468,172 +471,6 @@ SearchResult CapacityImpl::Ruled(const Query& query, const FitProblem& problem,
   FitProblem without = problem;
   without.cap = caps;
   return query.rules->Place(without, basis);
-}
-
-// There are enough places, but not with what the pods ask of each other and of those around them.
-FitResult CapacityImpl::RuledOut(const Query& query, int64_t placed) const {
-  const FitProblem empty = FillNodes(query, Basis::kEmpty);
-  const SearchResult when_empty = query.rules->Place(empty, Basis::kEmpty);
-  FitResult result;
-  const bool never = when_empty.end == SearchEnd::kImpossible;
-  result.kind = never ? FitKind::kNever : FitKind::kNotNow;
-  const std::string of = " of " + std::to_string(empty.kinds[0].count) + " pods";
-  result.message = never ? "can't ever fit as the cluster is: room for " +
-                               std::to_string(when_empty.placed[0]) + of + " when it is empty"
-                         : std::to_string(placed) + of + " fit now";
-  result.message += "; without the pods' own rules all would: " + query.rules->Text();
-  if (!query.undecided.empty())
-    result.message += " (" + query.undecided + ")";
-  return result;
-}
-
-std::string CapacityImpl::Explain(const Gang& gang, const Query& query, const FitProblem& now,
-                                  const FitProblem& empty, FitFacts facts,
-                                  const std::vector<int64_t>& placed) const {
-  const FitProblem& basis = facts.never ? empty : now;
-  facts.alone_each_fits = true;
-  facts.blocking = query.kinds.size();
-  for (size_t k = 0; k < query.kinds.size(); ++k) {
-    KindFacts kind = FactsOf(gang, query, now, empty, k, facts.never);
-    kind.placed = placed[k];
-    if (k < facts.devices.size())
-      kind.devices = facts.devices[k];
-    Wide places = 0;
-    for (size_t n = 0; n < basis.bins; ++n)
-      places += basis.Cap(n, k);
-    // Explain a kind that can't be placed even alone, else the first that first-fit left over.
-    if (places < kind.count && facts.alone_each_fits) {
-      facts.alone_each_fits = false;
-      facts.blocking = k;
-    } else if (facts.blocking == query.kinds.size() && kind.placed < kind.count) {
-      facts.blocking = k;
-    }
-    facts.kinds.push_back(std::move(kind));
-  }
-  KindFacts& blocking = facts.kinds[facts.blocking];
-  if (!facts.never) {
-    const ResourceFacts* scarce = ShortResource(blocking);
-    if (scarce == nullptr) {  // short only together: the scarcest by itself stands for it
-      scarce = &*std::min_element(
-          blocking.resources.begin(), blocking.resources.end(),
-          [](const ResourceFacts& a, const ResourceFacts& b) { return a.places < b.places; });
-    }
-    blocking.holders = Holders(query, facts.blocking, ledger_.FindResource(scarce->name));
-  }
-  const std::string text = FitMessage(facts);
-  return query.undecided.empty() ? text : text + " (" + query.undecided + ")";
-}
-
-KindFacts CapacityImpl::FactsOf(const Gang& gang, const Query& query, const FitProblem& now,
-                                const FitProblem& empty, size_t k, bool never) const {
-  const KindQuery& kind = query.kinds[k];
-  const PodKind& pods = now.kinds[k];
-  const size_t kinds = query.kinds.size();
-  KindFacts facts;
-  facts.count = pods.count;
-  for (size_t i : kind.pod_sets) {
-    facts.pod_sets += (facts.pod_sets.empty() ? "" : ",") + gang.pod_sets[i].name;
-  }
-  const api::PodShape& shape = *kind.first->shape;
-  std::vector<std::string> selection;
-  if (!shape.node_name.empty())
-    selection.push_back("node name " + shape.node_name);
-  for (const auto& [key, value] : shape.node_selector)
-    selection.push_back(key + "=" + value);
-  for (const auto& [key, value] : kind.first->node_selector) {
-    const std::string* own = api::FindIn(shape.node_selector, key);
-    if (own == nullptr || *own != value)
-      selection.push_back(key + "=" + value);
-  }
-  if (shape.has_required_affinity || !shape.required_affinity.empty()) {
-    selection.emplace_back("the required node affinity");
-  }
-  for (const std::string& part : selection) {
-    facts.selection += (facts.selection.empty() ? "" : ", ") + part;
-  }
-  facts.has_ports = !kind.ports.empty();
-  for (const api::HostPort& port : kind.ports) {
-    facts.ports += (facts.ports.empty() ? "" : ", ") + std::to_string(port.port) + "/" +
-                   (port.protocol.empty() ? "TCP" : port.protocol);
-  }
-
-  const std::vector<const NodeState*>& nodes = Nodes();
-  const auto out_of_reach = [&](size_t n) {
-    return query.volumes != nullptr &&
-           query.volumes->Limit(never ? Basis::kEmpty : Basis::kNow, n, k) == 0;
-  };
-  if (query.volumes != nullptr)
-    facts.volumes = query.volumes->Text(k);
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const Verdict verdict = query.verdicts[n * kinds + k];
-    if (verdict == Verdict::kNoMatch)
-      continue;
-    ++facts.nodes.matching;
-    if (verdict == Verdict::kCordoned) {
-      ++facts.nodes.cordoned;
-    } else if (verdict == Verdict::kTainted) {
-      ++facts.nodes.tainted;
-      facts.nodes.taints.insert(query.filters[k].UntoleratedTaint(nodes[n]->facts));
-    } else if (out_of_reach(n)) {
-      ++facts.nodes.no_volumes;
-    } else if (empty.Cap(n, k) == 0) {
-      const bool room = FitCount(empty.Free(n), pods.request, 1) == 1;
-      ++(room ? facts.nodes.no_devices : facts.nodes.too_small);
-    } else if (!never && now.Cap(n, k) == 0) {
-      const bool room = FitCount(now.Free(n), pods.request, 1) == 1;
-      const bool port = room && PortTakenOn(*nodes[n], kind.ports, Basis::kNow);
-      ++(port ? facts.nodes.port_taken : room ? facts.nodes.no_devices : facts.nodes.full);
-    }
-  }
-  const FitProblem& problem = never ? empty : now;
-  for (size_t r = 0; r < query.names.size(); ++r) {
-    if (pods.request[r] == 0)
-      continue;
-    ResourceFacts resource;
-    resource.name = query.names[r];
-    resource.request = pods.request[r];
-    Wide sum = 0;
-    Wide places = 0;
-    for (size_t n = 0; n < nodes.size(); ++n) {
-      if (query.verdicts[n * kinds + k] != Verdict::kAdmits || out_of_reach(n))
-        continue;
-      const int64_t free = problem.Free(n)[r];
-      sum += free;
-      places += free / resource.request;
-      resource.largest = std::max(resource.largest, empty.Free(n)[r]);
-    }
-    resource.places = static_cast<int64_t>(std::min<Wide>(places, pods.count));
-    resource.enough_in_total = places < pods.count && sum >= Wide{pods.count} * resource.request;
-    facts.resources.push_back(std::move(resource));
-  }
-  return facts;
-}
-
-std::vector<std::string> CapacityImpl::Holders(const Query& query, size_t kind,
-                                               int32_t resource) const {
-  std::unordered_map<const GangState*, Wide> amounts;  // order of iteration is not used
-  const std::vector<const NodeState*>& nodes = Nodes();
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    if (query.verdicts[n * query.kinds.size() + kind] != Verdict::kAdmits)
-      continue;
-    for (const Holding& holding : nodes[n]->holdings) {
-      for (const auto& [id, amount] : holding.load->first.requests) {
-        if (id == resource)
-          amounts[holding.gang] += Wide{amount} * (holding.bound + holding.promised);
-      }
-    }
-  }
-  std::vector<std::pair<Wide, std::string>> sorted;
-  for (const auto& [gang, amount] : amounts) {
-    sorted.emplace_back(-amount, gang->id.empty() ? "pods outside the queues" : gang->id);
-  }
-  const size_t shown = std::min<size_t>(3, sorted.size());
-  std::partial_sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(shown),
-                    sorted.end());
-  std::vector<std::string> names;
-  for (size_t i = 0; i < shown; ++i)
-    names.push_back(sorted[i].second);
-  return names;
 }
 
 Placement CapacityImpl::ToPlacement(const Gang& gang, const Query& query,
@@ -681,38 +518,38 @@ VolumeUse CapacityImpl::UseOfVolumes(const Gang& gang) const {
   return use;
 }
 
-// Which devices and volumes pods in flight get is the scheduler's choice, too, and no count of
-// places covers it: gangs with devices are released one after the other, and so are those that
-// choose volumes, or have any to attach where that is limited, among themselves.
+// Which volumes pods in flight get is the scheduler's choice, too, and no count of places covers
+// it: gangs that choose volumes, or have any to attach where that is limited, are released one
+// after the other among themselves.
 FlightResult CapacityImpl::CheckFlights(const Gang& gang) const {
-  const bool devices = NeedsDevices(gang);
   const VolumeUse volumes = UseOfVolumes(gang);
   FlightResult result;
   for (const auto& [serial, state] : ledger_.InFlight()) {
     if (state->id == gang.id)
       continue;
-    bool waits = devices || volumes == VolumeUse::kAlone;
+    bool waits = volumes == VolumeUse::kAlone;
     for (const SetPlan& set : state->reservation->sets) {
       const int64_t unbound = set.Unbound();
       if (waits || unbound == 0)
         continue;
       const VolumeUse theirs = UseOfVolumes(*set.shape, unbound);
-      waits = NeedsDevices(*set.shape) || theirs == VolumeUse::kAlone ||
+      waits = theirs == VolumeUse::kAlone ||
               (theirs == VolumeUse::kChooses && volumes == VolumeUse::kChooses);
     }
     if (waits)
       result.waits_for.push_back(state->id);
   }
   result.clear = result.waits_for.empty();
-  return result.clear && !devices ? flights_.Check(gang) : result;
+  return result.clear ? flights_.Check(gang) : result;
 }
 
 bool CapacityImpl::Hinders(const Gang& next, const Gang& waiting,
                            const std::vector<Gang>& since) const {
-  if (NeedsDevices(next) || NeedsDevices(waiting) || UseOfVolumes(next) != VolumeUse::kFree ||
-      UseOfVolumes(waiting) != VolumeUse::kFree)
-    return Check(waiting).kind == FitKind::kFits;
-  return flights_.Hinders(next, waiting, since);
+  if (UseOfVolumes(next) != VolumeUse::kFree || UseOfVolumes(waiting) != VolumeUse::kFree)
+    return Check(waiting, Reason::kNone).kind == FitKind::kFits;
+  // Whether those who wait have their places is told by counting places, but not for all devices.
+  return flights_.Hinders(next, waiting, since) &&
+         (!NeedsDevices(waiting) || Check(waiting, Reason::kNone).kind == FitKind::kFits);
 }
 
 bool CapacityImpl::NeedsDevices(const api::PodShape& shape) const {
@@ -751,8 +588,6 @@ DeviceCharge CapacityImpl::ChargeOf(const DeviceQuota& quota, const std::string&
   }
   return quota.ChargeOf(claims, shape.requests, devices_.inventory());
 }
-
-}  // namespace
 
 std::unique_ptr<Capacity> MakeCapacity() {
   return std::make_unique<CapacityImpl>();

@@ -70,10 +70,17 @@ enum class FitKind {
 struct FitResult {
   FitKind kind = FitKind::kFits;
   Placement placement;  // for kFits (and a best guess for kUndecided)
+  // All pods are on one node because they share a claim that gets devices of that node. Of such
+  // pods kube-scheduler 1.36.3 may bind others elsewhere (kubernetes/kubernetes#140087).
+  bool tied = false;
   // For a person, e.g. "18 of 32 pods fit now; per pod nvidia.com/gpu 8: 14 more nodes with that
   // much free are needed (40 nodes match, 22 are full, 3 are cordoned)".
   std::string message;
 };
+
+// Whether a "no" has to say what is missing, which costs more than the answer: all nodes are
+// looked at for it.
+enum class Reason : uint8_t { kNone, kText };
 
 struct FlightResult {
   bool clear = true;
@@ -131,8 +138,11 @@ class Capacity {
   // All pods of all podsets together, or nothing, with all devices of their claims. Deterministic:
   // nodes are tried in an order that packs (fullest suitable node first, then name). Exact for
   // gangs of identical pods; for unlike pods a search with a step budget, whose failure is reported
-  // as kNotNow with a message saying so.
-  [[nodiscard]] virtual FitResult Check(const Gang& gang) const = 0;
+  // as kNotNow with a message saying so. Without a reason: the same kind (a search that has more
+  // steps left may find more), and the message of kNotNow and kNever may be empty; asked again it
+  // costs the nodes that have changed. Shapes are known by their address: they must not change.
+  [[nodiscard]] virtual FitResult Check(const Gang& gang, Reason reason) const = 0;
+  [[nodiscard]] FitResult Check(const Gang& gang) const { return Check(gang, Reason::kText); }
 
   // Whether the gang may be released beside those in flight (reserved, not all pods bound).
   // kube-scheduler scores nodes by itself and may bind such a pod elsewhere than planned, so plans

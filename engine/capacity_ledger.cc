@@ -116,14 +116,27 @@ void CapacityLedger::ReleaseLoad(LoadRef load) {
 
 NodeState& CapacityLedger::NodeOf(const std::string& name) {
   auto [it, added] = nodes_.try_emplace(name);
-  if (added)
-    it->second.facts.name = name;
+  if (!added)
+    return it->second;
+  it->second.facts.name = name;
+  if (free_slots_.empty()) {
+    it->second.slot = by_slot_.size();
+    by_slot_.push_back(&it->second);
+  } else {
+    it->second.slot = free_slots_.back();
+    free_slots_.pop_back();
+    by_slot_[it->second.slot] = &it->second;
+  }
+  marks_.Mark(it->second.slot);
   return it->second;
 }
 
 void CapacityLedger::DropIfUnused(NodeState* node) {
   if (node->present || !node->holdings.empty())
     return;
+  marks_.Mark(node->slot);
+  by_slot_[node->slot] = nullptr;
+  free_slots_.push_back(node->slot);
   nodes_.erase(nodes_.find(std::string(node->facts.name)));
 }
 
@@ -156,6 +169,7 @@ void CapacityLedger::Touch(NodeState* node) {
     if (touched.node == node)
       return;
   }
+  marks_.Mark(node->slot);
   touched_.push_back({node, node->cells, PortsInUse(*node)});
 }
 
@@ -259,8 +273,10 @@ void CapacityLedger::SetNode(const api::Node& node) {
   if (!state.present)
     present_stale_ = true;
   state.present = true;
-  if (changed)
+  if (changed) {
+    marks_.Mark(state.slot);
     NodesChanged();
+  }
   if (helps)
     ++version_;
 }
@@ -281,6 +297,7 @@ void CapacityLedger::RemoveNode(const std::string& name) {
   node.facts = NodeFacts{};
   node.facts.name = name;
   node.present = false;
+  marks_.Mark(node.slot);
   present_stale_ = true;
   NodesChanged();
   for (Cell& cell : node.cells)
@@ -378,7 +395,7 @@ void CapacityLedger::Reserve(const Gang& gang, const Placement& placement) {
                                 set.tolerations,
                                 AcquireLoad(*set.shape),
                                 tags_.Acquire(IdentityOf(*set.shape), *set.shape),
-                                FlightOf(set),
+                                FlightOf(gang, set),
                                 {}});
   }
   std::map<std::pair<size_t, std::string>, int32_t> slots;
@@ -432,14 +449,26 @@ void CapacityLedger::LeaveFlight(const GangState& gang) {
   ++flight_version_;
 }
 
-FlightKinds::iterator CapacityLedger::FlightOf(const GangPodSet& set) {
+ClaimScope ScopeOf(const Gang& gang, const GangPodSet& set) {
+  const std::vector<api::PodClaim>& claims = set.shape->claims;
+  if (claims.empty())
+    return {};
+  const bool shared = std::any_of(claims.begin(), claims.end(), [&](const api::PodClaim& claim) {
+    return std::find(gang.group_claims.begin(), gang.group_claims.end(), claim) !=
+           gang.group_claims.end();
+  });
+  return {gang.id.substr(0, gang.id.find('/')), shared};
+}
+
+FlightKinds::iterator CapacityLedger::FlightOf(const Gang& gang, const GangPodSet& set) {
+  const ClaimScope scope = ScopeOf(gang, set);
   auto alike = std::find_if(flights_.begin(), flights_.end(), [&](const auto& known) {
-    return known.second.Is(*set.shape, set.node_selector, set.tolerations);
+    return known.second.Is(*set.shape, set.node_selector, set.tolerations, scope);
   });
   if (alike == flights_.end()) {
     alike = flights_
                 .emplace(++last_flight_,
-                         FlightKind{set.shape, set.node_selector, set.tolerations, 0, 0, 0})
+                         FlightKind{set.shape, set.node_selector, set.tolerations, scope, 0, 0, 0})
                 .first;
   }
   ++alike->second.plans;
@@ -520,6 +549,11 @@ int32_t CapacityLedger::Bound(const std::string& gang_id, const std::string& pod
       return count;
   }
   return 0;
+}
+
+int64_t CapacityLedger::BoundOf(const std::string& gang_id) const {
+  auto gang = gangs_.find(gang_id);
+  return gang == gangs_.end() ? 0 : gang->second.bound;
 }
 
 void CapacityLedger::CountBound(GangState& gang, int32_t pod_set, int32_t change) {
@@ -635,7 +669,8 @@ std::string CapacityLedger::SanityCheck() const {
     int64_t unbound = 0;
     for (const SetPlan& plan : reservation.sets) {
       unbound += plan.Unbound();
-      if (!plan.flight->second.Is(*plan.shape, plan.node_selector, plan.tolerations))
+      if (!plan.flight->second.Is(*plan.shape, plan.node_selector, plan.tolerations,
+                                  plan.flight->second.scope))
         return "gang " + id + " flies as another kind";
       flying[&plan.flight->second].first += plan.Unbound();
       ++flying[&plan.flight->second].second;

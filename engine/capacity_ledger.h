@@ -19,6 +19,7 @@
 #include "api/core.h"
 #include "engine/capacity.h"
 #include "engine/node_filter.h"
+#include "engine/node_marks.h"
 #include "engine/pod_tags.h"
 
 namespace tutti::engine {
@@ -62,6 +63,7 @@ struct Holding {
 
 struct NodeState {
   NodeFacts facts;
+  size_t slot = 0;          // of NodeMarks
   bool present = false;     // false: only pods or promises speak of it
   int64_t promised = 0;     // unbound pods promised to it
   std::vector<Cell> cells;  // by resource id
@@ -89,18 +91,29 @@ struct NodeState {
 [[nodiscard]] bool PortTakenOn(const NodeState& node, const std::vector<api::HostPort>& ports,
                                Basis basis);
 
+// Where the claims of pods are looked up, and whether they share some of them with their group; the
+// same for all pods without claims.
+struct ClaimScope {
+  std::string ns;
+  bool shared = false;
+  bool operator==(const ClaimScope&) const = default;
+};
+[[nodiscard]] ClaimScope ScopeOf(const Gang& gang, const GangPodSet& set);
+
 // Pods in flight (promised, not bound) that are alike in everything that decides where they may go.
 struct FlightKind {
   std::shared_ptr<const api::PodShape> shape;
   api::StringMap node_selector;
   std::vector<api::Toleration> tolerations;
+  ClaimScope scope;
   int64_t unbound = 0;
   int64_t gangs = 0;  // in flight, of pods of this kind alone
   int64_t plans = 0;  // that refer to it
   // Whether these are such pods.
   [[nodiscard]] bool Is(const api::PodShape& other, const api::StringMap& selector,
-                        const std::vector<api::Toleration>& tolerated) const {
-    return node_selector == selector && tolerations == tolerated &&
+                        const std::vector<api::Toleration>& tolerated,
+                        const ClaimScope& claims) const {
+    return node_selector == selector && tolerations == tolerated && scope == claims &&
            (shape.get() == &other || *shape == other);
   }
 };
@@ -168,6 +181,9 @@ class CapacityLedger {
   void Release(const std::string& gang_id);
   [[nodiscard]] int32_t Unbound(const std::string& gang_id) const;
   [[nodiscard]] int32_t Bound(const std::string& gang_id, const std::string& pod_set) const;
+  [[nodiscard]] int64_t BoundOf(const std::string& gang_id) const;  // of all podsets
+  // Whether a pod is known, which means bound.
+  [[nodiscard]] bool KnowsPod(const std::string& uid) const { return pods_.contains(uid); }
   [[nodiscard]] bool PlanBroken(const std::string& gang_id) const;
   [[nodiscard]] int32_t CountNodes(const api::StringMap& labels) const;
   [[nodiscard]] uint64_t Version() const { return version_; }
@@ -178,6 +194,16 @@ class CapacityLedger {
   void SetDelegated(std::set<std::string> resources) { delegated_ = std::move(resources); }
   // Null: no such node.
   [[nodiscard]] const NodeState* FindNode(const std::string& name) const;
+
+  // What is known of nodes elsewhere changes what they can take, too, and is marked by the caller.
+  [[nodiscard]] NodeMarks& Marks() { return marks_; }
+  [[nodiscard]] const NodeMarks& Marks() const { return marks_; }
+  [[nodiscard]] size_t Slots() const { return by_slot_.size(); }
+  // Null: no node that exists has this slot.
+  [[nodiscard]] const NodeState* NodeAt(size_t slot) const {
+    const NodeState* node = slot < by_slot_.size() ? by_slot_[slot] : nullptr;
+    return node != nullptr && node->present ? node : nullptr;
+  }
 
   // Nodes that exist, by name. Valid until the next change.
   [[nodiscard]] const std::vector<const NodeState*>& Nodes() const;
@@ -213,7 +239,7 @@ class CapacityLedger {
   void Add(NodeState* node, GangState* gang, LoadRef load, int32_t bound, int32_t promised);
   void Finish();
   void NodesChanged();
-  FlightKinds::iterator FlightOf(const GangPodSet& set);
+  FlightKinds::iterator FlightOf(const Gang& gang, const GangPodSet& set);
   void EnterFlight(GangState& gang);
   void LeaveFlight(const GangState& gang);
   bool UseSlot(GangState& gang, const std::string& pod_set, NodeState* node);
@@ -233,6 +259,9 @@ class CapacityLedger {
   std::vector<std::string> resource_names_;
   std::map<Load, int64_t> loads_;
   std::map<std::string, NodeState> nodes_;
+  NodeMarks marks_;
+  std::vector<const NodeState*> by_slot_;  // null: unused
+  std::vector<size_t> free_slots_;
   std::map<std::string, GangState> gangs_;
   std::map<std::string, PodRecord> pods_;
   std::set<std::string> delegated_;

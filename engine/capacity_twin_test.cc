@@ -534,7 +534,9 @@ class Twin {
   }
 
   void Compare(const Gang& gang, Tally& tally) {
+    const FitKind without_reason = capacity_->Check(gang, Reason::kNone).kind;
     const FitResult result = capacity_->Check(gang);
+    ASSERT_EQ(static_cast<int>(without_reason), static_cast<int>(result.kind));
     const bool now = model_.Truth(gang, Model::Basis::kNow);
     const bool empty = model_.Truth(gang, Model::Basis::kEmpty);
     ++tally.checks;

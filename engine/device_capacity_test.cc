@@ -239,18 +239,6 @@ TEST_F(DeviceCapacityTest, APlanIsBrokenWhenItsDeviceIsGoneOrTakenByAnother) {
   EXPECT_TRUE(capacity_->PlanBroken("ns/train"));
 }
 
-TEST_F(DeviceCapacityTest, AGangWithDevicesIsSureOfItsPlaceOnlyWhenNothingElseIsInFlight) {
-  Node("n1", 4);
-  const Gang gang = Pods(1, {"one-gpu"}, "ns/b");
-  EXPECT_TRUE(capacity_->CheckFlights(gang).clear);
-  const Gang first = Pods(1, {"one-gpu"}, "ns/a");
-  Reserve(first);
-  EXPECT_FALSE(capacity_->CheckFlights(gang).clear);
-  capacity_->SetResourceClaim(Allocated("c", "n1", {"gpu-0"}, "one-gpu"), "ns/a", "main");
-  capacity_->SetPod("u", "n1", first.pod_sets[0].shape, "ns/a", "main");
-  EXPECT_TRUE(capacity_->CheckFlights(gang).clear);
-}
-
 TEST_F(DeviceCapacityTest, TheBooksSurviveClaimsThatComeInAnyOrder) {
   Node("n1", 2);
   // Released before the claim is seen: then it is just a claim.

@@ -2,8 +2,8 @@
 // Why a gang's devices aren't there (device_fit.h): which request is short, how many devices are
 // missing, on which node most of them are, and who has the others.
 #include <algorithm>
-#include <map>
 #include <utility>
+#include <vector>
 
 #include "engine/device_fit.h"
 
@@ -30,13 +30,15 @@ struct RequestFacts {
   DeviceCounts best;  // on the node with most free ones
   size_t best_bin = 0;
   std::string best_pool;
-  std::map<std::string, int64_t> holders;
+  std::vector<int64_t> holders;  // devices by number of the holder
 };
 
-std::string HolderText(const std::map<std::string, int64_t>& holders) {
+std::string HolderText(const std::vector<int64_t>& holders, const DeviceLedger& ledger) {
   std::vector<std::pair<int64_t, std::string>> sorted;
-  for (const auto& [name, count] : holders)
-    sorted.emplace_back(-count, name);
+  for (size_t holder = 0; holder < holders.size(); ++holder) {
+    if (holders[holder] > 0)
+      sorted.emplace_back(-holders[holder], ledger.HolderName(static_cast<int32_t>(holder)));
+  }
   std::sort(sorted.begin(), sorted.end());
   std::string text;
   for (size_t i = 0; i < sorted.size() && i < 3; ++i)
@@ -60,10 +62,11 @@ RequestFacts FactsOf(const DeviceAlternative& alternative, const DeviceLedger& l
   const DeviceInventory& inventory = ledger.inventory();
   RequestFacts facts;
   facts.need = alternative.all ? 1 : alternative.count;
+  facts.holders.assign(ledger.HolderLimit(), 0);
   std::vector<bool> seen(inventory.Places(), false);
   for (const size_t bin : nodes) {
     DeviceCounts here;
-    std::string pool_name;
+    const PoolView* last = nullptr;
     for (const PoolView& pool : inventory.ViewOf(bins.Name(bin)).pools) {
       for (const PoolView::Device& device : pool.devices) {
         const auto selects = [&](int32_t selector) {
@@ -77,16 +80,15 @@ RequestFacts FactsOf(const DeviceAlternative& alternative, const DeviceLedger& l
         const bool taken = !alternative.request->admin_access && book.Whole(published.id) > 0;
         const bool tainted = !taken && TaintBlocks(*published.device, *alternative.request);
         here.Add(taken, tainted);
-        pool_name = pool.Name();
+        last = &pool;
         if (seen[static_cast<size_t>(device.place)])
           continue;
         seen[static_cast<size_t>(device.place)] = true;
         facts.all.Add(taken, tainted);
-        const auto holders = ledger.Holders().find(published.id);
-        if (taken && holders != ledger.Holders().end()) {
-          for (const std::string& holder : holders->second)
-            ++facts.holders[holder];
-        }
+        if (!taken)
+          continue;
+        for (const int32_t holder : ledger.HoldersOf(published.id))
+          ++facts.holders[static_cast<size_t>(holder)];
       }
     }
     if (here.matching == 0)
@@ -94,7 +96,7 @@ RequestFacts FactsOf(const DeviceAlternative& alternative, const DeviceLedger& l
     if (facts.nodes++ == 0 || here.Free() > facts.best.Free()) {
       facts.best = here;
       facts.best_bin = bin;
-      facts.best_pool = pool_name;
+      facts.best_pool = last->Name();
     }
   }
   return facts;
@@ -107,8 +109,8 @@ bool Scarcer(const RequestFacts& a, const RequestFacts& b) {
 }
 
 std::string TextOf(const RequestFacts& facts, const DeviceAlternative& alternative,
-                   const CompiledClaim& claim, const DeviceBins& bins, int64_t count,
-                   int64_t missing) {
+                   const CompiledClaim& claim, const DeviceLedger& ledger, const DeviceBins& bins,
+                   int64_t count, int64_t missing) {
   std::string what = "of class " + alternative.request->device_class;
   if (!alternative.request->selectors.empty())
     what += " that match " + alternative.request->selectors.front();
@@ -118,7 +120,7 @@ std::string TextOf(const RequestFacts& facts, const DeviceAlternative& alternati
   const std::string best = "; pool " + facts.best_pool + " on " + bins.Name(facts.best_bin) + ": " +
                            CountText(facts.best);
   const std::string all = "; in all " + CountText(facts.all);
-  const std::string holders = HolderText(facts.holders);
+  const std::string holders = HolderText(facts.holders, ledger);
   const std::string held = holders.empty() ? "" : "; taken by " + holders;
   if (facts.best.Free() < facts.need) {
     return "short of devices: " + std::to_string(facts.need - facts.best.Free()) + " more " + what +
@@ -174,7 +176,7 @@ std::string GangDevices::Explain(const std::vector<int64_t>& caps, const DeviceB
     }
   }
   if (scarce != nullptr)
-    return TextOf(facts, *scarce, *of_claim, bins, count, missing);
+    return TextOf(facts, *scarce, *of_claim, ledger_, bins, count, missing);
   return tied.empty() ? "" : tied + " is allocated and ties its pods to nodes without room";
 }
 

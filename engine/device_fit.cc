@@ -196,8 +196,17 @@ class DeviceSearcher {
     out_.result = open ? Anchor(problem, 0) : Leaf(problem);
     if (out_.result.end == SearchEnd::kImpossible && gave_up_)
       out_.result.end = SearchEnd::kGaveUp;
+    out_.gave_up = gave_up_;
+    for (const auto& [kind, claim] : out_.plan.shared) {
+      const std::string* node = claim.node_selector ? OnlyNode(*claim.node_selector) : nullptr;
+      if (node != nullptr)
+        out_.plan.node = *node;
+    }
     return std::move(out_);
   }
+
+  // Only the counts. False: a problem, or the budget ended.
+  bool CountOnly(FitProblem& problem) { return CountCaps(problem) && !gave_up_; }
 
  private:
   struct SharedState {
@@ -330,25 +339,29 @@ class DeviceSearcher {
         return nullptr;
       claims.push_back(use.claim->spec);
     }
-    return &gang_.ledger_.ServedCounts(claims, empty_, bins);
+    size_t slots = 0;
+    for (size_t bin = 0; bin < bins; ++bin)
+      slots = std::max(slots, bins_.Slot(bin) + 1);
+    return &gang_.ledger_.ServedCounts(claims, empty_, slots);
   }
 
   int64_t CountFromMemory(size_t kind, size_t bin, int64_t limit, ServedCount& known) {
-    const uint64_t stamp =
-        gang_.ledger_.StampOf(gang_.ledger_.inventory().ViewOf(bins_.Name(bin)), empty_);
-    if (known.stamp == stamp && (known.all || known.pods >= limit))
-      return std::min(known.pods, limit);
+    if (known.at > 0 && !bins_.Marks().Since(bins_.Slot(bin), known.at) &&
+        (known.all || known.pods >= limit)) {
+      return std::min<int64_t>(known.pods, limit);
+    }
     const bool gave_up_before = std::exchange(gave_up_, false);
     const int64_t count = Count(kind, bin, limit);
     // Not what the budget cut short, nor what ended in a problem.
     if (out_.problem.empty() && !gave_up_)
-      known = {stamp, count, count < limit};
+      known = {bins_.Marks().Now(), static_cast<int32_t>(count), count < limit};
     gave_up_ |= gave_up_before;
     return count;
   }
 
-  // Everything shared has its place: counts per node, searches, and tries the result out.
-  SearchResult Leaf(FitProblem& problem) {
+  // The caps of `problem` become what each node can serve by itself. False: out_.problem says why
+  // no node ever should.
+  bool CountCaps(FitProblem& problem) {
     const size_t kinds = problem.kinds.size();
     for (size_t k = 0; k < kinds; ++k) {
       if (!gang_.kinds_[k].Needs())
@@ -358,14 +371,21 @@ class DeviceSearcher {
         int64_t& cap = problem.cap[bin * kinds + k];
         if (cap == 0)
           continue;
-        cap = memory != nullptr          ? CountFromMemory(k, bin, cap, (*memory)[bin])
+        cap = memory != nullptr          ? CountFromMemory(k, bin, cap, (*memory)[bins_.Slot(bin)])
               : Allowed(k, problem, bin) ? Count(k, bin, cap)
                                          : 0;
         if (!out_.problem.empty())
-          return Nothing(problem);
+          return false;
       }
     }
-    most_placed_.assign(kinds, 0);
+    return true;
+  }
+
+  // Everything shared has its place: counts per node, searches, and tries the result out.
+  SearchResult Leaf(FitProblem& problem) {
+    if (!CountCaps(problem))
+      return Nothing(problem);
+    most_placed_.assign(problem.kinds.size(), 0);
     SearchResult found = engine::Search(problem);
     if (found.end != SearchEnd::kFound)
       return found;
@@ -643,6 +663,37 @@ DeviceSearch GangDevices::Search(FitProblem& problem, const DeviceBins& bins, bo
   }
   DeviceBook nothing;
   return DeviceSearcher(*this, bins, empty ? nothing : ledger_.TrialBook(), empty).Run(problem);
+}
+
+bool GangDevices::SelectsWide(const CompiledClaim& claim) const {
+  return std::any_of(
+      claim.requests.begin(), claim.requests.end(), [&](const CompiledRequest& request) {
+        return std::any_of(request.alternatives.begin(), request.alternatives.end(),
+                           [&](const DeviceAlternative& alternative) {
+                             return ledger_.inventory().SelectsWide(alternative.selectors);
+                           });
+      });
+}
+
+bool GangDevices::CountAlone(FitProblem& problem, const DeviceBins& bins, bool empty) const {
+  DeviceBook nothing;
+  return problem_.empty() &&
+         DeviceSearcher(*this, bins, empty ? nothing : ledger_.TrialBook(), empty)
+             .CountOnly(problem);
+}
+
+bool GangDevices::Local() const {
+  const auto wide = [&](const auto& claim) { return claim != nullptr && SelectsWide(*claim); };
+  return shared_.empty() && std::none_of(compiled_.begin(), compiled_.end(), wide) &&
+         std::none_of(extended_.begin(), extended_.end(),
+                      [&](const auto& entry) { return wide(entry.second); });
+}
+
+std::vector<std::shared_ptr<const api::ClaimSpec>> GangDevices::Specs() const {
+  std::vector<std::shared_ptr<const api::ClaimSpec>> specs;
+  for (const auto& claim : compiled_)
+    specs.push_back(claim->spec);
+  return specs;
 }
 
 void GangDevices::Attach(DevicePlan plan, const std::vector<size_t>& kind_of,

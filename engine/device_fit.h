@@ -17,6 +17,7 @@
 #include "engine/device_allocator.h"
 #include "engine/device_ledger.h"
 #include "engine/gang_fit.h"
+#include "engine/node_marks.h"
 
 namespace tutti::engine {
 
@@ -25,6 +26,8 @@ class DeviceBins {
  public:
   virtual ~DeviceBins() = default;
   [[nodiscard]] virtual const std::string& Name(size_t bin) const = 0;
+  [[nodiscard]] virtual size_t Slot(size_t bin) const = 0;  // of Marks
+  [[nodiscard]] virtual const NodeMarks& Marks() const = 0;
   // The node offers this resource by itself (allocatable > 0).
   [[nodiscard]] virtual bool Offers(size_t bin, const std::string& resource) const = 0;
 };
@@ -37,11 +40,13 @@ struct DevicePlan {
   std::map<std::pair<size_t, size_t>, std::vector<PodDevices>> pods;  // by kind and bin
   std::vector<std::pair<size_t, PromisedClaim>> shared;               // with the kind that needs it
   bool must_be_bound = false;  // some device has binding conditions
+  std::string node;            // the one that has the devices of a shared claim; "" = none alone
 };
 
 struct DeviceSearch {
   SearchResult result;
-  DevicePlan plan;  // of kFound
+  DevicePlan plan;       // of kFound
+  bool gave_up = false;  // a node may serve more than was counted
   // Not empty: the scheduler would refuse the pods whatever is free.
   std::string problem;
   FitKind problem_kind = FitKind::kNotNow;
@@ -58,6 +63,16 @@ class GangDevices {
   // As Search of gang_fit.h, for devices and amounts together. The caps of `problem` become what
   // nodes and devices allow where no shared claim is open. `empty`: as if nothing were taken.
   [[nodiscard]] DeviceSearch Search(FitProblem& problem, const DeviceBins& bins, bool empty) const;
+
+  // Only the first part of Search: the caps of `problem` become what each node by itself can serve.
+  // False: there is a problem, or the budget ended.
+  [[nodiscard]] bool CountAlone(FitProblem& problem, const DeviceBins& bins, bool empty) const;
+  // Whether what one node can serve has nothing to do with other nodes: no claim is shared, and no
+  // device that concerns several nodes could be given to the pods (of the nodes looked at so far).
+  [[nodiscard]] bool Local() const;
+  // What the pods' claims are made from, in order; equal pointers mean equal claims as long as the
+  // classes stay.
+  [[nodiscard]] std::vector<std::shared_ptr<const api::ClaimSpec>> Specs() const;
 
   // Adds to the slots of a placement what the plan has for them. `kind_of`: of each pod set.
   void Attach(DevicePlan plan, const std::vector<size_t>& kind_of,
@@ -98,6 +113,7 @@ class GangDevices {
                                const std::string& label);
   // The claim for the resources that a node doesn't offer by itself; null when it offers all.
   const CompiledClaim* ExtendedClaim(size_t kind, const DeviceBins& bins, size_t bin) const;
+  [[nodiscard]] bool SelectsWide(const CompiledClaim& claim) const;
 
   const DeviceLedger& ledger_;
   const NodeLabels& labels_;

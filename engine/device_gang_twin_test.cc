@@ -65,6 +65,10 @@ class Cluster {
         TryGang();
     }
     ASSERT_EQ(capacity_->SanityCheck(), "");
+    for (const Gang& gang : refused_) {
+      ASSERT_EQ(static_cast<int>(capacity_->Check(gang, Reason::kNone).kind),
+                static_cast<int>(capacity_->Check(gang).kind));
+    }
   }
 
   static inline int64_t fits = 0;
@@ -193,8 +197,12 @@ class Cluster {
                 Places(ask.count, ask.matched, ask.cpu, true) < count);
     }
     ASSERT_EQ(result.message.empty(), result.kind == FitKind::kFits);
-    if (result.kind != FitKind::kFits)
+    if (result.kind != FitKind::kFits) {
+      refused_.push_back(gang);  // asked again after each step
+      if (refused_.size() > 4)
+        refused_.erase(refused_.begin());
       return;
+    }
     capacity_->Reserve(gang, result.placement);
     Flight& flight = flights_[gang.id];
     std::map<std::string, int32_t> placed;
@@ -349,6 +357,7 @@ class Cluster {
   std::set<std::string> taken_;
   std::map<std::string, int64_t> cpu_used_;
   std::map<std::string, Flight> flights_;
+  std::vector<Gang> refused_;
   std::map<std::string, Claim> claims_;
   std::map<int32_t, std::string> names_;  // of devices, by id
   int next_gang_ = 0;

@@ -10,6 +10,10 @@ namespace {
 // No part of a device's name can contain it.
 constexpr char kSeparator = '\n';
 
+// Instead of a place.
+constexpr int32_t kNowhere = -1;
+constexpr int32_t kSeveral = -2;
+
 std::string IdText(const std::string& driver, const std::string& pool, const std::string& device) {
   return driver + kSeparator + pool + kSeparator + device;
 }
@@ -32,7 +36,7 @@ int32_t DeviceInventory::AcquireId(const std::string& driver, const std::string&
 }
 
 void DeviceInventory::HoldId(int32_t id) {
-  ids_.Acquire(std::string(ids_.Text(id)));
+  ids_.Hold(id);
 }
 
 void DeviceInventory::ReleaseId(int32_t id) {
@@ -63,7 +67,64 @@ int32_t DeviceInventory::TakePlace() {
   return place;
 }
 
+void DeviceInventory::Found(int32_t id, int32_t place) {
+  const auto index = static_cast<size_t>(id);
+  if (index >= place_of_id_.size())
+    place_of_id_.resize(index + 1, kNowhere);
+  int32_t& known = place_of_id_[index];
+  known = known == kNowhere || known == place ? place : kSeveral;
+}
+
+void DeviceInventory::Lost(int32_t id, int32_t place) {
+  int32_t& known = place_of_id_[static_cast<size_t>(id)];
+  if (known == place) {
+    known = kNowhere;
+  } else if (known == kSeveral) {  // rare: a pool whose generations overlap
+    known = kNowhere;
+    for (size_t other = 0; other < places_.size(); ++other) {
+      if (places_[other].id == id && static_cast<int32_t>(other) != place)
+        Found(id, static_cast<int32_t>(other));
+    }
+  }
+}
+
+const std::string* DeviceInventory::OnlyNodeOf(int32_t id) const {
+  static const std::string kNone;
+  const auto index = static_cast<size_t>(id);
+  const int32_t place = index < place_of_id_.size() ? place_of_id_[index] : kNowhere;
+  if (place == kNowhere)
+    return &kNone;
+  return place == kSeveral || IsWide(place) ? nullptr : &places_[place].slice->node_name;
+}
+
+bool DeviceInventory::IsWide(int32_t place) const {
+  const api::ResourceSlice& slice = *places_[place].slice;
+  if (slice.node_name.empty())
+    return true;
+  if (places_[place].charges.empty())
+    return false;
+  const auto pool = pools_.find({slice.driver, slice.pool});
+  return pool == pools_.end() || !pool->second.one_node;
+}
+
+bool DeviceInventory::SelectsWide(const std::vector<int32_t>& selectors) const {
+  for (const PoolKey& key : wider_pools_) {
+    for (const auto& [number, generation] : pools_.at(key).generations) {
+      for (const int32_t place : generation.devices) {
+        if (IsWide(place) &&
+            std::none_of(selectors.begin(), selectors.end(), [&](int32_t selector) {
+              return Select(selector, place) == Selection::kDiffers;
+            })) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 void DeviceInventory::FreePlace(int32_t place) {
+  Lost(places_[place].id, place);
   ReleaseId(places_[place].id);
   places_[place] = PublishedDevice{};
   free_places_.push_back(place);
@@ -86,6 +147,8 @@ bool DeviceInventory::SetSlice(std::shared_ptr<const api::ResourceSlice> slice) 
     for (size_t i = 0; i < old.places.size(); ++i)
       reusable.try_emplace(old.slice->devices[i].name, static_cast<int32_t>(i));
   }
+  for (const int32_t place : old.places)
+    Lost(places_[place].id, place);
   std::vector<bool> kept(old.places.size(), false);
   std::vector<int32_t> places;
   for (const api::Device& device : slice->devices) {
@@ -99,6 +162,7 @@ bool DeviceInventory::SetSlice(std::shared_ptr<const api::ResourceSlice> slice) 
       places_[places.back()].id = AcquireId(slice->driver, slice->pool, device.name);
     }
     PublishedDevice& published = places_[places.back()];
+    Found(published.id, places.back());
     published.device = &device;
     published.slice = slice.get();
     published.plain_capacity = !HasPolicy(device);
@@ -144,7 +208,7 @@ void DeviceInventory::Unlink(const SliceState& state) {
   pool.slices.erase(slice.meta.name);
   if (slice.node_name.empty())
     return;
-  views_.erase(slice.node_name);
+  ForgetView(slice.node_name);
   const bool others =
       std::any_of(pool.slices.begin(), pool.slices.end(), [&](const std::string& name) {
         const auto it = slices_.find(name);
@@ -163,22 +227,27 @@ void DeviceInventory::Rebuild(const PoolKey& key) {
   const auto it = pools_.find(key);
   PoolState& pool = it->second;
   const bool was_wide = pool.wide;
+  const std::string old_problem = pool.far_problem;
   wide_pools_.erase(key);
+  wider_pools_.erase(key);
   far_problems_.erase(key);
   pool.generations.clear();
   pool.wide = false;
   pool.far_problem.clear();
   if (pool.slices.empty()) {
     pools_.erase(it);
-    if (was_wide)
-      views_.clear();
+    if (was_wide || !old_problem.empty())
+      ForgetViews();
     return;
   }
+  const std::string& first_node = slices_.at(*pool.slices.begin()).slice->node_name;
+  pool.one_node = !first_node.empty();
   for (const std::string& name : pool.slices) {
     const SliceState& state = slices_.at(name);
     pool.generations[state.slice->generation].slices.push_back(name);
+    pool.one_node &= state.slice->node_name == first_node;
     if (!state.slice->node_name.empty())
-      views_.erase(state.slice->node_name);
+      ForgetView(state.slice->node_name);
     else if (state.slice->shared_counters.empty())
       pool.wide = true;
   }
@@ -186,8 +255,10 @@ void DeviceInventory::Rebuild(const PoolKey& key) {
     BuildGeneration(generation);
   if (pool.wide)
     wide_pools_.insert(key);
+  if (!pool.one_node)
+    wider_pools_.insert(key);
   if (pool.wide || was_wide)
-    views_.clear();
+    ForgetViews();
   // What a node sees that has none of the devices: the counters only, which count everywhere.
   PoolView far;
   if (View(key, pool, "", far)) {
@@ -198,6 +269,18 @@ void DeviceInventory::Rebuild(const PoolKey& key) {
     if (!pool.far_problem.empty() && !pool.wide)
       far_problems_.insert(key);
   }
+  if (pool.far_problem != old_problem)
+    ForgetViews();
+}
+
+void DeviceInventory::ForgetView(const std::string& node) {
+  views_.erase(node);
+  changes_.nodes.push_back(node);
+}
+
+void DeviceInventory::ForgetViews() {
+  views_.clear();
+  changes_.all = true;
 }
 
 void DeviceInventory::BuildGeneration(PoolGeneration& generation) {
@@ -241,7 +324,7 @@ void DeviceInventory::BuildGeneration(PoolGeneration& generation) {
 // -----------------------------------------------------------------------------------
 
 void DeviceInventory::NodeChanged(const std::string& node) {
-  views_.erase(node);
+  ForgetView(node);
 }
 
 bool DeviceInventory::DeviceIsHere(const api::Device& device, const std::string& node) const {
@@ -495,6 +578,17 @@ std::string DeviceInventory::SanityCheck() const {
     return "the devices are counted wrong";
   if (used.size() + free_places_.size() != places_.size())
     return "places are lost";
+  std::map<int32_t, int32_t> by_id;
+  for (const int32_t place : used) {
+    const auto [it, added] = by_id.try_emplace(places_[place].id, place);
+    if (!added)
+      it->second = kSeveral;
+  }
+  for (size_t id = 0; id < place_of_id_.size(); ++id) {
+    const auto it = by_id.find(static_cast<int32_t>(id));
+    if (place_of_id_[id] != (it == by_id.end() ? kNowhere : it->second))
+      return "a device is sought at a wrong place";
+  }
   if (pools.size() != pools_.size())
     return "a pool is missing or kept without need";
   for (const auto& [key, pool] : pools_) {

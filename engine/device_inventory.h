@@ -78,6 +78,12 @@ struct NodeView {
   uint64_t serial = 0;          // no other view ever has the same
 };
 
+// Nodes that see other devices than before.
+struct ChangedViews {
+  bool all = false;
+  std::vector<std::string> nodes;  // otherwise; may name one twice
+};
+
 enum class Selection : uint8_t { kUnknown, kMatches, kDiffers, kError };
 
 class DeviceInventory {
@@ -103,6 +109,13 @@ class DeviceInventory {
   // for; pools that are being updated are left out.
   [[nodiscard]] std::vector<int32_t> DevicesOf(const std::string& driver) const;
   [[nodiscard]] const PublishedDevice& At(int32_t place) const { return places_[place]; }
+  // What changed since the last call.
+  [[nodiscard]] ChangedViews TakeChanges() { return std::exchange(changes_, {}); }
+  // The node that alone is concerned when the device is taken or given back; "" if none is (it
+  // isn't published). Null: several may be, because they see it or count what it takes.
+  [[nodiscard]] const std::string* OnlyNodeOf(int32_t id) const;
+  // Whether the request could be given a device of which OnlyNodeOf is null, or a selector fails.
+  [[nodiscard]] bool SelectsWide(const std::vector<int32_t>& selectors) const;
   [[nodiscard]] size_t Places() const { return places_.size(); }
   [[nodiscard]] size_t Devices() const { return device_count_; }
   [[nodiscard]] const api::DeviceClass* FindClass(const std::string& name) const;
@@ -144,6 +157,7 @@ class DeviceInventory {
     std::set<std::string> slices;
     std::map<int64_t, PoolGeneration> generations;
     bool wide = false;        // a slice of devices isn't for one named node
+    bool one_node = false;    // all slices, counters included, are for the same named node
     std::string far_problem;  // as seen by a node that has none of its devices
   };
   struct SelectorState {
@@ -157,6 +171,11 @@ class DeviceInventory {
   void BuildGeneration(PoolGeneration& generation);
   int32_t TakePlace();
   void FreePlace(int32_t place);
+  void Found(int32_t id, int32_t place);
+  void Lost(int32_t id, int32_t place);
+  [[nodiscard]] bool IsWide(int32_t place) const;
+  void ForgetView(const std::string& node);
+  void ForgetViews();
   [[nodiscard]] bool Relevant(const api::ResourceSlice& slice, const std::string& node) const;
   [[nodiscard]] bool DeviceIsHere(const api::Device& device, const std::string& node) const;
   // Nothing when the node sees nothing of the pool, or only an outdated part.
@@ -177,6 +196,9 @@ class DeviceInventory {
   size_t device_count_ = 0;
   StringPool ids_;
   size_t id_limit_ = 0;
+  std::vector<int32_t> place_of_id_;  // kNowhere, kSeveral
+  std::set<PoolKey> wider_pools_;     // those that are not one_node
+  ChangedViews changes_;
 
   mutable std::map<std::string, NodeView> views_;
   mutable uint64_t last_serial_ = 0;

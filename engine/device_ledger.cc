@@ -19,6 +19,10 @@ bool Overlap(const DeviceUses& a, const DeviceUses& b) {
   });
 }
 
+std::string HolderOf(const api::ObjectKey& key, const ClaimRecord& claim) {
+  return claim.gang.empty() ? SharedKey(key) : claim.gang;
+}
+
 }  // namespace
 
 std::string SharedKey(const api::ObjectKey& claim) {
@@ -33,24 +37,36 @@ std::string GroupKey(const std::string& gang, const std::string& claim) {
 // ----------------------------------------------------------------------------------------
 
 bool DeviceLedger::SetSlice(std::shared_ptr<const api::ResourceSlice> slice) {
-  return inventory_.SetSlice(std::move(slice));
+  const bool changed = inventory_.SetSlice(std::move(slice));
+  version_ += changed ? 1 : 0;
+  return changed;
 }
 
 bool DeviceLedger::RemoveSlice(const std::string& name) {
+  ++version_;
   // An outdated or broken slice may have been in the way.
   return inventory_.RemoveSlice(name);
 }
 
 bool DeviceLedger::SetClass(const api::DeviceClass& device_class) {
-  served_.clear();
   inventory_.TrimSelectors(1024);
-  return inventory_.SetClass(device_class);
+  const bool changed = inventory_.SetClass(device_class);
+  ClassesChanged(changed);
+  return changed;
 }
 
 bool DeviceLedger::RemoveClass(const std::string& name) {
-  served_.clear();
   // Another class may now stand for an extended resource.
-  return inventory_.RemoveClass(name);
+  const bool changed = inventory_.RemoveClass(name);
+  ClassesChanged(changed);
+  return changed;
+}
+
+void DeviceLedger::ClassesChanged(bool changed) {
+  ++version_;
+  if (changed)
+    served_.clear();
+  changes_.all |= changed;
 }
 
 bool DeviceLedger::SetTemplate(const api::ResourceClaimTemplate& claim_template) {
@@ -58,12 +74,14 @@ bool DeviceLedger::SetTemplate(const api::ResourceClaimTemplate& claim_template)
   if (known != nullptr && *known == claim_template.spec)
     return false;
   known = std::make_shared<const api::ClaimSpec>(claim_template.spec);
+  ++version_;
   inventory_.TrimSelectors(1024);
   return true;
 }
 
 bool DeviceLedger::RemoveTemplate(const api::ObjectKey& key) {
   templates_.erase(key);
+  ++version_;
   return false;
 }
 
@@ -81,27 +99,48 @@ std::shared_ptr<const api::ClaimSpec> DeviceLedger::FindTemplate(const api::Obje
 // ---------------------------------------------------------------------------------------------
 
 void DeviceLedger::Touch(int32_t id) {
-  const auto index = static_cast<size_t>(id);
-  if (index >= touched_.size())
-    touched_.resize(index + 1, 0);
-  ++touched_[index];
+  const std::string* node = inventory_.OnlyNodeOf(id);
+  if (node == nullptr)
+    served_.clear();
+  else if (!node->empty() && (changes_.nodes.empty() || changes_.nodes.back() != *node))
+    changes_.nodes.push_back(*node);
 }
 
-void DeviceLedger::Take(const DeviceUses& uses) {
+ChangedViews DeviceLedger::TakeChanges() {
+  ChangedViews out = inventory_.TakeChanges();
+  out.all |= std::exchange(changes_.all, false);
+  out.nodes.insert(out.nodes.end(), std::make_move_iterator(changes_.nodes.begin()),
+                   std::make_move_iterator(changes_.nodes.end()));
+  changes_.nodes.clear();
+  return out;
+}
+
+void DeviceLedger::Take(const DeviceUses& uses, const std::string& holder) {
+  int32_t number = -1;
   for (const DeviceUse& use : uses) {
     book_.Take(use);
     Touch(use.id);
+    if (number < 0)
+      number = holder_names_.Acquire(holder);
+    else
+      holder_names_.Hold(number);
+    const auto index = static_cast<size_t>(use.id);
+    if (index >= holders_.size())
+      holders_.resize(index + 1);
+    holders_[index].push_back(number);
   }
-  holders_stale_ = true;
 }
 
-void DeviceLedger::Give(const DeviceUses& uses) {
+void DeviceLedger::Give(const DeviceUses& uses, const std::string& holder) {
+  const int32_t number = uses.empty() ? -1 : holder_names_.Find(holder);
   for (const DeviceUse& use : uses) {
     book_.Give(use);
     Touch(use.id);
+    std::vector<int32_t>& holders = holders_[static_cast<size_t>(use.id)];
+    holders.erase(std::find(holders.begin(), holders.end(), number));
+    holder_names_.Release(number);
     inventory_.ReleaseId(use.id);
   }
-  holders_stale_ = true;
 }
 
 // Holds the ids.
@@ -116,6 +155,25 @@ DeviceUses DeviceLedger::UsesOf(const api::ClaimAllocation& allocation) {
   return uses;
 }
 
+void DeviceLedger::CountClaim(const api::ObjectKey& key, const ClaimRecord& record, int sign) {
+  ++version_;
+  for (const DeviceUse& use : record.uses) {
+    const auto index = static_cast<size_t>(use.id);
+    if (index >= claims_with_.size())
+      claims_with_.resize(index + 1, 0);
+    claims_with_[index] += sign;
+  }
+  if (record.gang.empty())
+    return;
+  std::set<api::ObjectKey>& of_gang = claims_of_[record.gang];
+  if (sign > 0)
+    of_gang.insert(key);
+  else
+    of_gang.erase(key);
+  if (of_gang.empty())
+    claims_of_.erase(record.gang);
+}
+
 bool DeviceLedger::SetClaim(const api::ResourceClaim& claim, const std::string& gang,
                             const std::string& pod_set) {
   const api::ObjectKey key = claim.meta.Key();
@@ -123,6 +181,8 @@ bool DeviceLedger::SetClaim(const api::ResourceClaim& claim, const std::string& 
   record.allocated = claim.allocation.has_value();
   record.deleting = claim.meta.deleted.has_value();
   record.consumers = claim.reserved_for.size();
+  if (record.consumers == 1 && claim.reserved_for.front().resource == "pods")
+    record.consumer = claim.reserved_for.front().uid;
   record.gang = gang;
   record.pod_set = pod_set;
   record.pod_claim = claim.meta.Annotation(api::kExtendedResourceClaimAnnotation) == "true"
@@ -147,8 +207,10 @@ bool DeviceLedger::SetClaim(const api::ResourceClaim& claim, const std::string& 
                      old.allocated != record.allocated || record.consumers < old.consumers ||
                      old.spec != record.spec;
   const bool given = record.allocated && (!old.allocated || old.gang != gang);
-  Take(record.uses);
-  Give(old.uses);
+  CountClaim(key, old, -1);
+  CountClaim(key, record, +1);
+  Take(record.uses, HolderOf(key, record));
+  Give(old.uses, HolderOf(key, old));
   claims_[key] = record;
   if (given && !gang.empty())
     Confirm(key, record);
@@ -160,7 +222,8 @@ bool DeviceLedger::RemoveClaim(const api::ObjectKey& key) {
   if (it == claims_.end())
     return false;
   const bool helps = !it->second.uses.empty();
-  Give(it->second.uses);
+  CountClaim(key, it->second, -1);
+  Give(it->second.uses, HolderOf(key, it->second));
   claims_.erase(it);
   return helps;
 }
@@ -177,7 +240,7 @@ bool DeviceLedger::Reserve(const std::string& gang, std::vector<PodPromise> pods
     for (const PromisedClaim& claim : pod.claims) {
       for (const DeviceUse& use : claim.uses)
         inventory_.HoldId(use.id);
-      Take(claim.uses);
+      Take(claim.uses, gang);
     }
   }
   promises_[gang] = std::move(pods);
@@ -190,7 +253,7 @@ bool DeviceLedger::Release(const std::string& gang) {
     return false;
   for (const PodPromise& pod : it->second) {
     for (const PromisedClaim& claim : pod.claims)
-      Give(claim.uses);
+      Give(claim.uses, gang);
   }
   promises_.erase(it);
   return true;
@@ -228,7 +291,7 @@ void DeviceLedger::Confirm(const api::ObjectKey& key, const ClaimRecord& record)
   }
   if (best_pod == nullptr)
     return;
-  Give(best_pod->claims[best_claim].uses);
+  Give(best_pod->claims[best_claim].uses, record.gang);
   best_pod->claims.erase(best_pod->claims.begin() + static_cast<std::ptrdiff_t>(best_claim));
   if (best_pod->claims.empty())
     pods.erase(pods.begin() + (best_pod - pods.data()));
@@ -273,61 +336,19 @@ const PromisedClaim* DeviceLedger::PromisedTo(const std::string& shared,
   return nullptr;
 }
 
-const std::map<int32_t, std::vector<std::string>>& DeviceLedger::Holders() const {
-  if (holders_stale_) {
-    holders_.clear();
-    for (const auto& [key, claim] : claims_) {
-      for (const DeviceUse& use : claim.uses)
-        holders_[use.id].push_back(claim.gang.empty() ? SharedKey(key) : claim.gang);
-    }
-    for (const auto& [gang, pods] : promises_) {
-      for (const PodPromise& pod : pods) {
-        for (const PromisedClaim& claim : pod.claims) {
-          for (const DeviceUse& use : claim.uses)
-            holders_[use.id].push_back(gang);
-        }
-      }
-    }
-    holders_stale_ = false;
-  }
-  return holders_;
-}
-
 // --- memory of counts
 // -----------------------------------------------------------------------------------
 
 std::vector<ServedCount>& DeviceLedger::ServedCounts(
     const std::vector<std::shared_ptr<const api::ClaimSpec>>& claims, bool empty,
-    size_t nodes) const {
+    size_t slots) const {
   constexpr size_t kMaxKinds = 256;
   if (served_.size() >= kMaxKinds)
     served_.clear();
   std::vector<ServedCount>& counts = served_[{claims, empty}];
-  if (counts.size() != nodes)
-    counts.assign(nodes, ServedCount{});
+  if (counts.size() < slots)
+    counts.resize(slots);
   return counts;
-}
-
-uint64_t DeviceLedger::StampOf(const NodeView& view, bool empty) const {
-  // Apart, so that a view with fewer devices can't make up for its newer serial.
-  uint64_t stamp = view.serial << 32U;
-  if (empty)
-    return stamp;
-  const auto add = [&](int32_t place) {
-    const auto id = static_cast<size_t>(inventory_.At(place).id);
-    stamp += id < touched_.size() ? touched_[id] : 0;
-  };
-  for (const PoolView& pool : view.pools) {
-    // Devices of other nodes matter for the counters that they take.
-    if (pool.generation != nullptr && !pool.generation->counters.empty()) {
-      for (const int32_t place : pool.generation->devices)
-        add(place);
-      continue;
-    }
-    for (const PoolView::Device& device : pool.devices)
-      add(device.place);
-  }
-  return stamp;
 }
 
 // --- self-check
@@ -337,9 +358,28 @@ std::string DeviceLedger::SanityCheck() const {
   if (std::string problem = inventory_.SanityCheck(); !problem.empty())
     return problem;
   DeviceBook expected;
+  std::map<int32_t, std::multiset<std::string>> holders;
+  std::map<int32_t, int32_t> with;
+  size_t of_gangs = 0;
   for (const auto& [key, claim] : claims_) {
-    for (const DeviceUse& use : claim.uses)
+    for (const DeviceUse& use : claim.uses) {
       expected.Take(use);
+      ++with[use.id];
+      holders[use.id].insert(HolderOf(key, claim));
+    }
+    const auto of_gang = claims_of_.find(claim.gang);
+    of_gangs += claim.gang.empty() ? 0 : 1;
+    if (!claim.gang.empty() && (of_gang == claims_of_.end() || !of_gang->second.contains(key)))
+      return "claim " + key.ToString() + " is not listed with its gang";
+  }
+  for (const auto& [gang, keys] : claims_of_)
+    of_gangs -= keys.size();
+  if (of_gangs != 0)
+    return "a gang lists a claim that isn't its own";
+  for (size_t id = 0; id < claims_with_.size(); ++id) {
+    const auto it = with.find(static_cast<int32_t>(id));
+    if (claims_with_[id] != (it == with.end() ? 0 : it->second))
+      return "the claims with a device are counted wrong";
   }
   for (const auto& [gang, pods] : promises_) {
     if (pods.empty())
@@ -348,10 +388,19 @@ std::string DeviceLedger::SanityCheck() const {
       if (pod.claims.empty())
         return "gang " + gang + " keeps a pod without claims";
       for (const PromisedClaim& claim : pod.claims) {
-        for (const DeviceUse& use : claim.uses)
+        for (const DeviceUse& use : claim.uses) {
           expected.Take(use);
+          holders[use.id].insert(gang);
+        }
       }
     }
+  }
+  for (size_t id = 0; id < holders_.size(); ++id) {
+    std::multiset<std::string> names;
+    for (const int32_t holder : holders_[id])
+      names.insert(HolderName(holder));
+    if (names != holders[static_cast<int32_t>(id)])
+      return "the holders of a device are listed wrong";
   }
   return expected == book_ ? "" : "the devices in use are counted wrong";
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,7 @@ struct ClaimRecord {
   std::optional<api::NodeSelector> node_selector;
   DeviceUses uses;
   size_t consumers = 0;  // entries of reservedFor
+  std::string consumer;  // uid of the pod, if it is the only one
   std::string gang;      // "" = of no known gang
   std::string pod_set;
   std::string pod_claim;  // the pod's name for it, "" = it wasn't made for a pod
@@ -57,8 +59,8 @@ struct ClaimRecord {
 
 // How many alike pods a node can serve one after another, as far as it was tried.
 struct ServedCount {
-  uint64_t stamp = 0;  // of the node's devices when it was counted; 0: never
-  int64_t pods = 0;
+  uint64_t at = 0;  // time of NodeMarks when it was counted; 0: never
+  int32_t pods = 0;
   bool all = false;  // it can't serve more
 };
 
@@ -80,10 +82,12 @@ class DeviceLedger {
   bool SetClaim(const api::ResourceClaim& claim, const std::string& gang,
                 const std::string& pod_set);
   bool RemoveClaim(const api::ObjectKey& key);
-  void NodeChanged(const std::string& node) {
-    inventory_.NodeChanged(node);
-    served_.clear();
-  }
+  void NodeChanged(const std::string& node) { inventory_.NodeChanged(node); }
+  // Nodes that see other devices than before, or of whose devices some were taken or given back,
+  // since the last call. A device that several nodes see concerns only gangs that may be given
+  // such devices (DeviceInventory::SelectsWide): these must not remember anything, for they aren't
+  // told.
+  [[nodiscard]] ChangedViews TakeChanges();
 
   // Replaces what the gang was promised.
   bool Reserve(const std::string& gang, std::vector<PodPromise> pods);
@@ -101,25 +105,52 @@ class DeviceLedger {
   [[nodiscard]] const ClaimRecord* FindClaim(const api::ObjectKey& key) const;
   // Null: there is no such template.
   [[nodiscard]] std::shared_ptr<const api::ClaimSpec> FindTemplate(const api::ObjectKey& key) const;
-  // Gangs and claims that have a device, by id: "team/train", "claim ns/x" for those outside.
-  // Valid until the next change.
-  [[nodiscard]] const std::map<int32_t, std::vector<std::string>>& Holders() const;
+  // Gangs and claims that have the device, by number. Valid until the next change.
+  [[nodiscard]] const std::vector<int32_t>& HoldersOf(int32_t id) const {
+    static const std::vector<int32_t> kNone;
+    const auto index = static_cast<size_t>(id);
+    return index < holders_.size() ? holders_[index] : kNone;
+  }
+  // "team/train", "claim ns/x" for those of no gang.
+  [[nodiscard]] const std::string& HolderName(int32_t holder) const {
+    return holder_names_.Text(holder);
+  }
+  [[nodiscard]] size_t HolderLimit() const { return holder_names_.Limit(); }
 
-  // Memory of counts for pods with these claims, by node of a search; the caller keeps it right by
-  // comparing stamps. Nodes must be numbered in the same way for as long as none comes or goes.
+  // Memory of counts for pods with these claims, by the node's slot; right as long as the node has
+  // no later mark (devices that several nodes see make it forget everything).
   [[nodiscard]] std::vector<ServedCount>& ServedCounts(
       const std::vector<std::shared_ptr<const api::ClaimSpec>>& claims, bool empty,
-      size_t nodes) const;
-  // Changes whenever something about the devices that the node sees changes, or (unless `empty`)
-  // about who has them.
-  [[nodiscard]] uint64_t StampOf(const NodeView& view, bool empty) const;
+      size_t slots) const;
+
+  // Grows with everything but promises.
+  [[nodiscard]] uint64_t Version() const { return version_; }
+  // Claims that have the device.
+  [[nodiscard]] int32_t ClaimsWith(int32_t id) const {
+    const auto index = static_cast<size_t>(id);
+    return index < claims_with_.size() ? claims_with_[index] : 0;
+  }
+  template <typename Visit>
+  void ForClaimsOf(const std::string& gang, const Visit& visit) const {
+    const auto it = claims_of_.find(gang);
+    if (it == claims_of_.end())
+      return;
+    for (const api::ObjectKey& key : it->second)
+      visit(claims_.at(key));
+  }
+  // Gangs with pods whose claims are open, and these pods.
+  [[nodiscard]] const std::map<std::string, std::vector<PodPromise>>& Promises() const {
+    return promises_;
+  }
 
   [[nodiscard]] std::string SanityCheck() const;
 
  private:
+  void ClassesChanged(bool changed);
   void Touch(int32_t id);
-  void Take(const DeviceUses& uses);
-  void Give(const DeviceUses& uses);
+  void CountClaim(const api::ObjectKey& key, const ClaimRecord& record, int sign);
+  void Take(const DeviceUses& uses, const std::string& holder);
+  void Give(const DeviceUses& uses, const std::string& holder);
   DeviceUses UsesOf(const api::ClaimAllocation& allocation);
   void Confirm(const api::ObjectKey& key, const ClaimRecord& record);
 
@@ -127,14 +158,17 @@ class DeviceLedger {
   mutable DeviceBook book_;
   std::map<api::ObjectKey, ClaimRecord> claims_;
   std::map<api::ObjectKey, std::shared_ptr<const api::ClaimSpec>> templates_;
+  std::map<std::string, std::set<api::ObjectKey>> claims_of_;  // by gang; not of those of no gang
+  std::vector<int32_t> claims_with_;                           // by id of the device
+  uint64_t version_ = 1;
   std::map<std::string, std::vector<PodPromise>> promises_;  // by gang; pods with open claims
 
   using ServedKey = std::pair<std::vector<std::shared_ptr<const api::ClaimSpec>>, bool>;
   mutable std::map<ServedKey, std::vector<ServedCount>> served_;  // keys compare as pointers
-  std::vector<uint64_t> touched_;  // by id of a device: times that its use changed
+  ChangedViews changes_;
 
-  mutable bool holders_stale_ = false;
-  mutable std::map<int32_t, std::vector<std::string>> holders_;
+  StringPool holder_names_;
+  std::vector<std::vector<int32_t>> holders_;  // by id of the device
 };
 
 // Identity of a claim that pods share: one that exists by its name, one of a PodGroup by the

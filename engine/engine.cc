@@ -627,7 +627,7 @@ bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
   if (required.pod_sets.empty()) {
     return true;
   }
-  const FitResult fit = capacity_->Check(required);
+  const FitResult fit = capacity_->Check(required, Reason::kNone);
   if (fit.kind != FitKind::kFits && fit.kind != FitKind::kUndecided) {
     return false;
   }

@@ -72,7 +72,8 @@ struct AdmitDecision {
   // What is reserved in Capacity; slot.pod_set is an index into pod_sets. Not empty and `placed`
   // false: a best guess (kUndecided).
   Placement placement;
-  // The only node of the placement, when the release must bind the gang to it (SetPinning).
+  // The only node of the placement, when the release must bind the gang to it (SetPinning, or
+  // FitResult::tied whatever was set).
   std::string pinned_node;
   std::string note;  // kObserve, kUndecided: what was not proven
 };

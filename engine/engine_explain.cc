@@ -104,6 +104,24 @@ void EngineImpl::Refresh(QueueState& queue, ClassId id) {
   }
 }
 
+// What is missing costs far more than that something is, so it is worked out for those who are
+// told.
+void EngineImpl::FillTexts(WorkloadId id) {
+  const WorkloadState& workload = Workload(id);
+  if (workload.place != Place::kQueued || !Queue(workload.queue).health.active) {
+    return;
+  }
+  QueueState& queue = Queue(workload.queue);
+  WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(id));
+  if (!cls.tried || cls.refusal.HasTexts()) {
+    return;
+  }
+  const WorkloadId first = *cls.members.begin();
+  const Assignment now =
+      Assign(Context(queue, first, Reason::kText), Key(first).id, *cls.pod_sets, {});
+  cls.refusal.TakeTexts(now.refusal);
+}
+
 std::optional<PendingDecision> EngineImpl::WhyPending(const std::string& id) const {
   EnsureTree();
   const WorkloadId known = Find(id);
@@ -118,7 +136,7 @@ std::optional<PendingDecision> EngineImpl::WhyPending(const std::string& id) con
     const QueueState& queue = Queue(workload.queue);
     const WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(known));
     if (cls.tried && !cls.refusal.held_back) {
-      const Assignment now = Assign(Context(queue, known), id, *cls.pod_sets, {});
+      const Assignment now = Assign(Context(queue, known, Reason::kText), id, *cls.pod_sets, {});
       if (now.mode != FitMode::kFit) {
         return PendingDecision{id, now.refusal.reason, TextOf(cls, now.refusal)};
       }
@@ -135,6 +153,9 @@ void EngineImpl::TellOne(WorkloadId id, bool numbers_too, PassResult& result) {
   Explanation why = Explain(id, /*with_text=*/false);
   if (why.fingerprint == workload.told && !numbers_too) {
     return;
+  }
+  if (why.reason != PendingReason::kBehindHead) {
+    FillTexts(id);
   }
   why = Explain(id, /*with_text=*/true);
   const uint64_t text = Hash(why.text);

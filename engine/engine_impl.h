@@ -194,7 +194,8 @@ class EngineImpl final : public Engine {
   void Park(QueueState& queue, ClassId id, Assignment& assignment);
   void ParkHeldBack(Entry& entry);
   void Refuse(QueueState& queue, ClassId id, Refusal refusal);
-  [[nodiscard]] AssignContext Context(const QueueState& queue, WorkloadId workload) const;
+  [[nodiscard]] AssignContext Context(const QueueState& queue, WorkloadId workload,
+                                      Reason reason = Reason::kNone) const;
   bool WakeFlightWaiters();
   void MindClaim(WorkloadId workload, const Assignment& refused);
   void DropClaim();
@@ -203,6 +204,7 @@ class EngineImpl final : public Engine {
   [[nodiscard]] std::string TextOf(const WorkloadClass& cls, const Refusal& refusal) const;
   [[nodiscard]] Explanation Explain(WorkloadId id, bool with_text) const;
   void Refresh(QueueState& queue, ClassId id);
+  void FillTexts(WorkloadId id);
   void TellAll(PassResult& result);
   void TellQueue(QueueState& queue, PassResult& result);
   void TellOne(WorkloadId id, bool numbers_too, PassResult& result);

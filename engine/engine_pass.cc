@@ -8,12 +8,13 @@
 
 namespace tutti::engine {
 
-AssignContext EngineImpl::Context(const QueueState& queue, WorkloadId workload) const {
+AssignContext EngineImpl::Context(const QueueState& queue, WorkloadId workload,
+                                  Reason reason) const {
   const FlightClaim* claim = nullptr;
   if (claim_ && Before(Key(Find(claim_->id)), Key(workload))) {
     claim = &*claim_;
   }
-  return {tree_, queue.node, queue.config, flavors_, *capacity_, pods_, claim, pinning_};
+  return {tree_, queue.node, queue.config, flavors_, *capacity_, pods_, claim, pinning_, reason};
 }
 
 bool EngineImpl::NeedsPass() const {
@@ -275,11 +276,13 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
     stage.AddUsage(queue.node, pair, amount);
   }
   if (!assignment.gang.pod_sets.empty() && entry.reservations != reservations_) {
-    assignment.fit = capacity_->Check(assignment.gang);  // others took places meanwhile
+    assignment.fit =
+        capacity_->Check(assignment.gang, Reason::kNone);  // others took places meanwhile
     const FlightClaim* claim = Context(queue, entry.workload).claim;
     if (!has_place(assignment.fit) ||
         (!capacity_->CheckFlights(assignment.gang).clear &&
-         !(pinning_ && Pinned(*capacity_, assignment.gang, assignment.fit))) ||
+         !((pinning_ || assignment.fit.tied) &&
+           Pinned(*capacity_, assignment.gang, assignment.fit))) ||
         (claim != nullptr && capacity_->Hinders(assignment.gang, claim->gang, claim->since))) {
       return false;
     }
@@ -321,9 +324,13 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
     decision.note = "not proven that all pods have a place: " + fit.message;
   }
   if (!gang.pod_sets.empty() && !fit.placement.empty()) {
-    if (std::optional<Gang> pinned = pinning_ ? Pinned(*capacity_, gang, fit) : std::nullopt) {
+    if (std::optional<Gang> pinned =
+            pinning_ || fit.tied ? Pinned(*capacity_, gang, fit) : std::nullopt) {
       gang = std::move(*pinned);
       decision.pinned_node = fit.placement.front().node;
+    } else if (fit.tied) {
+      decision.note = "pods may be bound where the claim that they share can't be used: node " +
+                      fit.placement.front().node + " can't be told by kubernetes.io/hostname";
     }
     stage.Reserve(gang, fit.placement);
     ++reservations_;

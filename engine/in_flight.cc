@@ -31,26 +31,58 @@ int64_t InFlight::View::Request(int32_t resource) const {
   return 0;
 }
 
+bool InFlight::View::Alike(const View& other) const {
+  return node_selector == other.node_selector && tolerations == other.tolerations &&
+         scope == other.scope && (shape == other.shape || *shape == *other.shape);
+}
+
+// Views are kept while nothing changes that they show: plans don't.
+void InFlight::Refresh() const {
+  const uint64_t devices = device_ledger_.Version();
+  const uint64_t bound = ledger_.BoundVersion() + volumes_.changes();  // neither ever falls
+  if (seen_ == bound && seen_devices_ == devices && seen_known_ == devices_known_)
+    return;
+  views_.clear();
+  seen_ = bound;
+  seen_devices_ = devices;
+  seen_known_ = devices_known_;
+  if (devices_known_)
+    devices_.Refresh();
+}
+
+int64_t InFlight::FreeAt(const NodeState& node, int32_t resource, Basis basis) const {
+  return FlightDevices::IsKind(resource) ? devices_.FreeOn(resource, node, basis)
+                                         : FreeOn(node, resource, basis);
+}
+
 InFlight::ViewRef InFlight::MakeView(std::shared_ptr<const api::PodShape> shape,
                                      const api::StringMap& node_selector,
                                      const std::vector<api::Toleration>& tolerations,
-                                     Basis basis) const {
+                                     const ClaimScope& scope, Basis basis) const {
   auto view = std::make_shared<View>();
   view->shape = std::move(shape);
   view->node_selector = node_selector;
   view->tolerations = tolerations;
+  view->scope = scope;
   view->basis = basis;
   view->unproven =
-      view->shape->rules || !LeftToScheduler(*view->shape, false, volumes_.known()).empty();
+      view->shape->rules || !LeftToScheduler(*view->shape, devices_known_, volumes_.known()).empty();
+  if (devices_known_)
+    view->devices = devices_.NeedsOf(*view->shape, scope);
   view->ports = PortsOf(*view->shape);
   view->requests.emplace_back(kPodsId, 1);
   for (const auto& [name, amount] : view->shape->requests) {
     if (amount <= 0 || !CountsForFit(name))
       continue;
+    if (devices_known_ && device_ledger_.inventory().ClassOfResource(name) != nullptr)
+      continue;  // here devices, there an amount: such pods are opaque anyway
     const int32_t id = ledger_.FindResource(name);
     view->unknown_resource |= id < 0;
     view->requests.emplace_back(id, amount);
   }
+  if (view->devices.counted)
+    view->requests.insert(view->requests.end(), view->devices.amounts.begin(),
+                          view->devices.amounts.end());
   std::sort(view->requests.begin(), view->requests.end());
   const std::vector<const NodeState*>& nodes = ledger_.Nodes();
   view->cap.assign(nodes.size(), 0);
@@ -65,7 +97,7 @@ InFlight::ViewRef InFlight::MakeView(std::shared_ptr<const api::PodShape> shape,
     const auto cap_on = [&](Basis amounts) {
       int64_t cap = view->ports.empty() ? kMax : 1;
       for (const auto& [resource, amount] : view->requests) {
-        cap = std::min(cap, FreeOn(*nodes[n], resource, amounts) / amount);
+        cap = std::min(cap, FreeAt(*nodes[n], resource, amounts) / amount);
         if (cap == 0)
           break;
       }
@@ -100,25 +132,22 @@ void InFlight::LimitByVolumes(View& view) const {
 }
 
 InFlight::ViewRef InFlight::ViewOf(uint64_t flight) const {
-  const uint64_t now = ledger_.BoundVersion() + volumes_.changes();  // neither ever falls
-  if (seen_ != now) {
-    views_.clear();
-    seen_ = now;
-  }
   ViewRef& view = views_[flight];
   if (view == nullptr) {
     const FlightKind& kind = ledger_.Flights().at(flight);
-    view = MakeView(kind.shape, kind.node_selector, kind.tolerations, Basis::kBoundOnly);
+    view =
+        MakeView(kind.shape, kind.node_selector, kind.tolerations, kind.scope, Basis::kBoundOnly);
   }
   return view;
 }
 
-InFlight::ViewRef InFlight::ViewOf(const GangPodSet& set) const {
+InFlight::ViewRef InFlight::ViewOf(const Gang& gang, const GangPodSet& set) const {
+  const ClaimScope scope = ScopeOf(gang, set);
   for (const auto& [id, kind] : ledger_.Flights()) {
-    if (kind.Is(*set.shape, set.node_selector, set.tolerations))
+    if (kind.Is(*set.shape, set.node_selector, set.tolerations, scope))
       return ViewOf(id);
   }
-  return MakeView(set.shape, set.node_selector, set.tolerations, Basis::kBoundOnly);
+  return MakeView(set.shape, set.node_selector, set.tolerations, scope, Basis::kBoundOnly);
 }
 
 // Alike podsets together.
@@ -127,13 +156,11 @@ InFlight::Groups InFlight::GroupsOf(const Gang& gang) const {
   for (const GangPodSet& set : gang.pod_sets) {
     if (set.count <= 0)
       continue;
-    auto alike = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
-      return group.view->node_selector == set.node_selector &&
-             group.view->tolerations == set.tolerations &&
-             (group.view->shape == set.shape || *group.view->shape == *set.shape);
-    });
+    const ViewRef view = ViewOf(gang, set);
+    auto alike = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& group) { return group.view->Alike(*view); });
     if (alike == groups.end()) {
-      groups.push_back({ViewOf(set), set.count});
+      groups.push_back({view, set.count});
     } else {
       alike->count += set.count;
     }
@@ -163,14 +190,63 @@ bool InFlight::Reaches(const View& from, const View& to) {
   return false;
 }
 
+// Whether a pod of one may run where one of the other may, or be given a device that the other
+// could. For pods whose devices can't be counted.
+bool InFlight::Meet(const Groups& a, const Groups& b) {
+  for (const Group& left : a) {
+    for (const Group& right : b) {
+      if (left.view->devices.any && right.view->devices.any &&
+          (left.view->devices.wide || right.view->devices.wide))
+        return true;
+      for (size_t n = 0; n < left.view->ever.size(); ++n) {
+        if (left.view->ever[n] > 0 && right.view->ever[n] > 0)
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Some devices can't be counted, or what two kinds of its pods select overlaps in part.
+bool InFlight::Opaque(const Groups& gang) const {
+  for (const Group& group : gang) {
+    if (group.view->Opaque())
+      return true;
+    for (const auto& [kind, amount] : group.view->devices.amounts) {
+      for (const Group& other : gang) {
+        for (const auto& [other_kind, other_amount] : other.view->devices.amounts) {
+          if (devices_.Overlap(kind, other_kind))
+            return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+// At most so much of it goes with one pod: of devices that both select the scheduler may give it
+// any, also where it could have had others.
+int64_t InFlight::Takes(const View& by, int32_t resource) const {
+  if (!FlightDevices::IsKind(resource))
+    return by.Request(resource);
+  if (by.Opaque())
+    return FlightDevices::kMostOfNode;
+  int64_t takes = 0;
+  for (const auto& [kind, amount] : by.devices.amounts) {
+    if (kind == resource || devices_.Overlap(kind, resource))
+      takes = api::SaturatingAdd(takes, amount);
+  }
+  return takes;
+}
+
 // Most places of `to` that one pod of `by` takes. Of any packing of a node with pods of `to` (and
 // others), taking so many of them away makes room for it: for each resource either enough is given
 // back, or all that use it are gone, and then it fits since the scheduler places it only where it
 // does.
-int64_t InFlight::Damage(const View& by, const View& to) {
+int64_t InFlight::Damage(const View& by, const View& to) const {
   int64_t damage = 0;
   for (const auto& [resource, amount] : to.requests) {
-    if (const int64_t takes = by.Request(resource); takes > 0)
+    if (const int64_t takes = Takes(by, resource); takes > 0)
       damage = std::max(damage, (takes - 1) / amount + 1);
   }
   return std::min(damage, to.most);
@@ -191,7 +267,7 @@ const std::vector<InFlight::Step>& InFlight::Steps(View& view, int32_t resource)
     const int64_t cap = view.cap[n];
     if (cap == 0)
       continue;
-    const int64_t slack = FreeOn(*nodes[n], resource, view.basis) - cap * request;
+    const int64_t slack = FreeAt(*nodes[n], resource, view.basis) - cap * request;
     if (slack + 1 <= request) {
       ++count[{slack + 1, 1}];
       if (cap > 1)
@@ -217,7 +293,7 @@ int64_t InFlight::LossByAmounts(View& view, const Groups& others) const {
     Wide amount = 0;
     Wide most = 0;  // places of this resource, pod by pod
     for (const Group& other : others) {
-      const int64_t takes = other.view->Request(resource);
+      const int64_t takes = Takes(*other.view, resource);
       if (takes == 0)
         continue;
       amount += Wide{takes} * other.count;
@@ -250,10 +326,10 @@ int64_t InFlight::LossByNode(const View& view, const Groups& others) const {
     for (const auto& [resource, request] : view.requests) {
       Wide taken = 0;
       for (const Group& other : others) {
-        taken += Wide{other.view->Request(resource)} * std::min(other.count, other.view->ever[n]);
+        taken += Wide{Takes(*other.view, resource)} * std::min(other.count, other.view->ever[n]);
       }
       const Wide slack =
-          Wide{FreeOn(*nodes[n], resource, view.basis)} - Wide{view.cap[n]} * request;
+          Wide{FreeAt(*nodes[n], resource, view.basis)} - Wide{view.cap[n]} * request;
       if (taken > slack)
         worst = std::max(worst, Clamp((taken - slack - 1) / request + 1));
     }
@@ -329,9 +405,8 @@ bool InFlight::KeepsUnlike(const Groups& gang, const Groups& others) const {
   std::vector<Wide> total(resources.size(), 0);
   for (size_t n = 0; n < nodes.size(); ++n) {
     for (size_t r = 0; r < resources.size(); ++r) {
-      problem.free.push_back(FreeOn(*nodes[n], resources[r], gang.front().view->basis));
-      const Cell* cell = nodes[n]->Find(resources[r]);
-      total[r] += cell == nullptr ? 0 : cell->allocatable;
+      problem.free.push_back(FreeAt(*nodes[n], resources[r], gang.front().view->basis));
+      total[r] += FreeAt(*nodes[n], resources[r], Basis::kEmpty);
     }
     for (size_t k = 0; k < gang.size(); ++k)
       problem.cap.push_back(std::min(gang[k].view->cap[n], problem.kinds[k].count));
@@ -370,15 +445,19 @@ InFlight::Groups InFlight::FlyingBut(const Groups& own) const {
 }
 
 FlightResult InFlight::Check(const Gang& gang) const {
-  if (ledger_.InFlight().empty())
+  const std::vector<std::string> unclear =
+      devices_known_ ? devices_.Unclear() : std::vector<std::string>{};
+  if (ledger_.InFlight().empty() && unclear.empty())
     return {};
+  Refresh();
   const Groups mine = GroupsOf(gang);
   if (mine.empty())
     return {};
   const Reservation* reserved = ledger_.ReservationOf(gang.id);
   const Groups own = reserved == nullptr ? Groups{} : GroupsOf(*reserved);
   const Groups flying = FlyingBut(own);
-  const bool lands = Unproven(mine) || Keeps(mine, flying);
+  const bool opaque = Opaque(mine);
+  const bool lands = opaque || Unproven(mine) || Keeps(mine, flying);
   const auto touched = [&](const View& their) {
     return std::any_of(mine.begin(), mine.end(), [&](const Group& my) {
       return Reaches(*my.view, their) || Reaches(their, *my.view);
@@ -393,10 +472,12 @@ FlightResult InFlight::Check(const Gang& gang) const {
   for (const auto& [id, kind] : ledger_.Flights()) {
     if (kind.gangs == 0)
       continue;
-    View& view = *ViewOf(id);
-    if (lands ? !Unproven({{ViewOf(id), 1}}) && !KeepsLike(view, 0, with_mine) &&
-                    KeepsLike(view, 0, flying)
-              : touched(view)) {
+    const ViewRef ref = ViewOf(id);
+    View& view = *ref;
+    if (opaque || view.Opaque() ? Meet(mine, {{ref, 1}})
+        : lands
+            ? !Unproven({{ref, 1}}) && !KeepsLike(view, 0, with_mine) && KeepsLike(view, 0, flying)
+            : touched(view)) {
       kinds.push_back(&kind);
     }
   }
@@ -406,7 +487,9 @@ FlightResult InFlight::Check(const Gang& gang) const {
       continue;
     const Groups theirs = GroupsOf(*their->reservation);
     bool waits = false;
-    if (!lands) {
+    if (opaque || Opaque(theirs)) {
+      waits = Meet(mine, theirs);
+    } else if (!lands) {
       waits = std::any_of(theirs.begin(), theirs.end(),
                           [&](const Group& group) { return touched(*group.view); });
     } else if (!Unproven(theirs)) {
@@ -420,27 +503,36 @@ FlightResult InFlight::Check(const Gang& gang) const {
     if (waits)
       mixed.push_back(their);
   }
+  // Until it is known which devices landed pods have, nothing is said about those that are left.
+  const bool devices = std::any_of(with_mine.begin(), with_mine.end(),
+                                   [](const Group& group) { return group.view->devices.any; });
   FlightResult result;
-  result.clear = kinds.empty() && mixed.empty();
-  if (result.clear)
-    return result;
+  if (devices)
+    result.waits_for = unclear;
+  std::erase(result.waits_for, gang.id);
   for (const auto& [serial, their] : ledger_.InFlight()) {
     const FlightKind* kind = their->reservation->only_kind;
     const bool counts = kind == nullptr
                             ? std::find(mixed.begin(), mixed.end(), their) != mixed.end()
                             : std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-    if (counts && their->id != gang.id)
+    if (counts && their->id != gang.id &&
+        std::find(unclear.begin(), unclear.end(), their->id) == unclear.end())
       result.waits_for.push_back(their->id);
   }
+  result.clear = result.waits_for.empty();
   return result;
 }
 
 bool InFlight::Hinders(const Gang& next, const Gang& waiting,
                        const std::vector<Gang>& since) const {
+  Refresh();
   Groups theirs = GroupsOf(waiting);
+  if (Groups more = GroupsOf(next); Opaque(theirs) || Opaque(more))
+    return Meet(theirs, more);
   for (Group& group : theirs) {
     const View& view = *group.view;
-    group.view = MakeView(view.shape, view.node_selector, view.tolerations, Basis::kNow);
+    group.view =
+        MakeView(view.shape, view.node_selector, view.tolerations, view.scope, Basis::kNow);
   }
   if (theirs.empty() || !Keeps(theirs, {}))
     return false;
@@ -451,11 +543,8 @@ bool InFlight::Hinders(const Gang& next, const Gang& waiting,
       for (const Group& own : theirs) {
         reaches |= &gang == &next && Reaches(*group.view, *own.view);
         // Alike pods are recognised by their view.
-        if (own.view->node_selector == group.view->node_selector &&
-            own.view->tolerations == group.view->tolerations &&
-            *own.view->shape == *group.view->shape) {
+        if (own.view->Alike(*group.view))
           group.view = own.view;
-        }
       }
       others.push_back(std::move(group));
     }

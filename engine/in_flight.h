@@ -4,6 +4,9 @@
 // beside each other don't prove that both gangs land. Decided here: does a gang land, and do those
 // in flight still land, on whatever admissible nodes the scheduler puts the others?
 //
+// Devices count as amounts where they are interchangeable (flight_devices.h); pods with others are
+// released only when nothing in flight can meet them, and nothing that can is released beside them.
+//
 // Sufficient, not necessary, for pods of different size; exact when all pods are alike. Of unlike
 // pods of one gang it proves that an arrangement remains, not that the scheduler finds it. Pods
 // with rules that are left to the scheduler are never proven to land; they count as pods that take
@@ -19,15 +22,22 @@
 
 #include "engine/capacity.h"
 #include "engine/capacity_ledger.h"
+#include "engine/device_ledger.h"
+#include "engine/flight_devices.h"
 #include "engine/volume_book.h"
 
 namespace tutti::engine {
 
 class InFlight {
  public:
-  // Both must outlive this.
-  InFlight(const CapacityLedger& ledger, const VolumeBook& volumes)
-      : ledger_(ledger), volumes_(volumes) {}
+  // All must outlive this. `devices_known`: as in Capacity; not constant.
+  InFlight(const CapacityLedger& ledger, const DeviceLedger& devices, const bool& devices_known,
+           const VolumeBook& volumes)
+      : ledger_(ledger),
+        device_ledger_(devices),
+        devices_known_(devices_known),
+        volumes_(volumes),
+        devices_(ledger, devices) {}
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
@@ -48,9 +58,12 @@ class InFlight {
     std::shared_ptr<const api::PodShape> shape;
     api::StringMap node_selector;
     std::vector<api::Toleration> tolerations;
-    std::vector<std::pair<int32_t, int64_t>> requests;  // resource id (sorted), amount > 0
-    bool unknown_resource = false;                      // no node has it
-    bool unproven = false;                              // rules that are left to the scheduler
+    ClaimScope scope;
+    // Resource id or device kind (sorted), amount > 0.
+    std::vector<std::pair<int32_t, int64_t>> requests;
+    DeviceNeeds devices;
+    bool unknown_resource = false;  // no node has it
+    bool unproven = false;          // rules that are left to the scheduler
     std::vector<api::HostPort> ports;
     Basis basis = Basis::kBoundOnly;
     std::vector<int64_t> cap;   // per node: pods of this kind if they had the free amounts alone
@@ -59,6 +72,9 @@ class InFlight {
     int64_t most = 0;           // their maximum
     std::map<int32_t, std::vector<Step>> steps;  // by resource, cheapest first; filled when needed
     [[nodiscard]] int64_t Request(int32_t resource) const;
+    // Its devices can't be counted.
+    [[nodiscard]] bool Opaque() const { return devices.any && !devices.counted; }
+    [[nodiscard]] bool Alike(const View& other) const;
   };
   using ViewRef = std::shared_ptr<View>;
   struct Group {
@@ -67,18 +83,23 @@ class InFlight {
   };
   using Groups = std::vector<Group>;
 
+  void Refresh() const;
   [[nodiscard]] ViewRef MakeView(std::shared_ptr<const api::PodShape> shape,
                                  const api::StringMap& node_selector,
                                  const std::vector<api::Toleration>& tolerations,
-                                 Basis basis) const;
+                                 const ClaimScope& scope, Basis basis) const;
   void LimitByVolumes(View& view) const;
   [[nodiscard]] ViewRef ViewOf(uint64_t flight) const;
-  [[nodiscard]] ViewRef ViewOf(const GangPodSet& set) const;
+  [[nodiscard]] ViewRef ViewOf(const Gang& gang, const GangPodSet& set) const;
   [[nodiscard]] Groups GroupsOf(const Gang& gang) const;
   [[nodiscard]] Groups GroupsOf(const Reservation& reservation) const;
 
   [[nodiscard]] static bool Reaches(const View& from, const View& to);
-  [[nodiscard]] static int64_t Damage(const View& by, const View& to);
+  [[nodiscard]] static bool Meet(const Groups& a, const Groups& b);
+  [[nodiscard]] bool Opaque(const Groups& gang) const;
+  [[nodiscard]] int64_t FreeAt(const NodeState& node, int32_t resource, Basis basis) const;
+  [[nodiscard]] int64_t Takes(const View& by, int32_t resource) const;
+  [[nodiscard]] int64_t Damage(const View& by, const View& to) const;
   [[nodiscard]] const std::vector<Step>& Steps(View& view, int32_t resource) const;
   [[nodiscard]] static bool Unproven(const Groups& gang);
   [[nodiscard]] Groups FlyingBut(const Groups& own) const;
@@ -89,8 +110,13 @@ class InFlight {
   [[nodiscard]] int64_t LossByNode(const View& view, const Groups& others) const;
 
   const CapacityLedger& ledger_;
+  const DeviceLedger& device_ledger_;
+  const bool& devices_known_;
   const VolumeBook& volumes_;
+  mutable FlightDevices devices_;
   mutable uint64_t seen_ = 0;  // BoundVersion and changes of volumes, of the cached views
+  mutable uint64_t seen_devices_ = 0;
+  mutable bool seen_known_ = false;
   mutable std::map<uint64_t, ViewRef> views_;
 };
 

@@ -22,10 +22,12 @@ namespace tutti::engine {
 class StringPool {
  public:
   int32_t Acquire(const std::string& text);
+  void Hold(int32_t id) { ++entries_[id].refs; }  // REQUIRES: somebody has it
   void Release(int32_t id);
   [[nodiscard]] int32_t Find(const std::string& text) const;  // -1: no holder has it
   [[nodiscard]] const std::string& Text(int32_t id) const { return *entries_[id].text; }
   [[nodiscard]] size_t Size() const { return ids_.size(); }
+  [[nodiscard]] size_t Limit() const { return entries_.size(); }  // every id is below
 
  private:
   struct Entry {

@@ -100,9 +100,38 @@ uint64_t Refusal::Fingerprint() const {
 
 namespace {
 
+bool LacksText(const Fact& fact) {
+  return (fact.kind == FactKind::kNeverFits || fact.kind == FactKind::kNoPlace) &&
+         fact.text.empty();
+}
+
+}  // namespace
+
+bool Refusal::HasTexts() const {
+  return std::none_of(facts.begin(), facts.end(), LacksText);
+}
+
+void Refusal::TakeTexts(const Refusal& other) {
+  for (Fact& fact : facts) {
+    if (!LacksText(fact)) {
+      continue;
+    }
+    const auto same = std::find_if(other.facts.begin(), other.facts.end(), [&](const Fact& known) {
+      return known.kind == fact.kind && known.pod_set == fact.pod_set &&
+             known.flavor == fact.flavor;
+    });
+    if (same != other.facts.end()) {
+      fact.text = same->text;
+    }
+  }
+}
+
+namespace {
+
 std::string FactText(const Fact& fact, const Tables& tables) {
   const std::string flavor = fact.flavor.Valid() ? tables.flavors.Name(fact.flavor) : "";
   const std::string resource = fact.resource.Valid() ? tables.resources.Name(fact.resource) : "";
+  const std::string detail = fact.text.empty() ? "" : ": " + fact.text;
   auto amount = [&](Amount value) { return api::FormatAmount(resource, Saturate(value)); };
   switch (fact.kind) {
     case FactKind::kNotCovered:
@@ -122,9 +151,9 @@ std::string FactText(const Fact& fact, const Tables& tables) {
       return "insufficient unused quota for " + resource + " in flavor " + flavor + ", " +
              amount(fact.a) + " more needed";
     case FactKind::kNeverFits:
-      return "flavor " + flavor + " has no nodes that could ever hold the whole gang: " + fact.text;
+      return "flavor " + flavor + " has no nodes that could ever hold the whole gang" + detail;
     case FactKind::kNoPlace:
-      return "no place for the whole gang in flavor " + flavor + " now: " + fact.text;
+      return "no place for the whole gang in flavor " + flavor + " now" + detail;
     case FactKind::kInFlight:
       return "a place for the whole gang in flavor " + flavor + " is free, but " + fact.text;
   }

@@ -43,6 +43,9 @@ struct Refusal {
   bool held_back = false;
   std::vector<Fact> facts;
   [[nodiscard]] uint64_t Fingerprint() const;
+  // False: facts about places say only that there is none (Reason::kNone).
+  [[nodiscard]] bool HasTexts() const;
+  void TakeTexts(const Refusal& other);  // for the same facts
 };
 
 // How far the reason is from admission; the larger the worse.
