@@ -219,6 +219,7 @@ func runDevices(t *testing.T, gatesOff bool) {
 		waitPending(t, c, "unmapped", "Inadmissible", "DeviceClass fabric is in no deviceClassMappings")
 		deleteJob(t, c, "unmapped")
 	})
+	t.Run("a claim that pods share keeps them on its node", func(t *testing.T) { sharedOnOneNode(t, c) })
 	t.Run("many in turn", func(t *testing.T) {
 		for i := range 20 {
 			createJob(t, c, gpuJob(fmt.Sprintf("many-%02d", i), int32(1+i%5), "two-gpus", "500ms"))
@@ -240,6 +241,55 @@ func runDevices(t *testing.T, gatesOff bool) {
 	}
 	if bugs := sum(t, tutti, "tutti_bugs_total", nil); bugs != 0 {
 		t.Errorf("tutti_bugs_total is %v", bugs)
+	}
+}
+
+// sharedOnOneNode: kube-scheduler 1.36.3 may bind pods after the first elsewhere
+// (kubernetes/kubernetes#140087), so the release names the node.
+func sharedOnOneNode(t *testing.T, c *cluster.Cluster) {
+	claims := c.Kube.ResourceV1().ResourceClaims("team")
+	for i := range 5 {
+		name := fmt.Sprintf("ours-%d", i)
+		_, err := claims.Create(t.Context(), &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+				Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu"},
+			}}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		createJob(t, c, withClaim(teamJob(name, 4, "1", ""), corev1.PodResourceClaim{Name: "gpus", ResourceClaimName: &name}, false))
+		nodes := map[string]int{}
+		eventually(t, 30*time.Second, "all pods of "+name+" to be bound", func(ctx context.Context) (bool, error) {
+			clear(nodes)
+			for _, pod := range podsOf(t, c, name, 4) {
+				nodes[pod.Spec.NodeName]++
+			}
+			return nodes[""] == 0, nil
+		})
+		claim, err := claims.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if claim.Status.Allocation == nil {
+			t.Fatal(name, " has pods on ", nodes, " and no devices")
+		}
+		on := claim.Status.Allocation.Devices.Results[0].Pool // called as its node
+		if nodes[on] != 4 {
+			t.Errorf("the claim is on %s, the pods of %s are on %v", on, name, nodes)
+		}
+		job, err := c.Kube.BatchV1().Jobs("team").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := job.Spec.Template.Spec.NodeSelector[corev1.LabelHostname]; got != on {
+			t.Errorf("%s was released for node %q, the claim is on %s", name, got, on)
+		}
+		deleteJob(t, c, name)
+		if err := claims.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
