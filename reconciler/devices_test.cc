@@ -170,7 +170,7 @@ TEST_F(DevicesTest, AClassThatIsDeletedAndMadeAgainIsLookedAtBothTimes) {
   cluster_.Submit({.name = "job", .pods = 1, .runs_for = 5s, .claim_template = "one-gpu"});
   cluster_.Run(2s);
   EXPECT_TRUE(cluster_.Suspended("team-a", "job"));
-  EXPECT_NE(Message("job").find("DeviceClass gpu does not exist"), std::string::npos)
+  EXPECT_NE(Message("job").find("device class gpu does not exist"), std::string::npos)
       << Message("job");
   cluster_.core().OnDeviceClass(device_class, false);
   cluster_.Run(1s);
