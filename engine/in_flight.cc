@@ -65,8 +65,8 @@ InFlight::ViewRef InFlight::MakeView(std::shared_ptr<const api::PodShape> shape,
   view->tolerations = tolerations;
   view->scope = scope;
   view->basis = basis;
-  view->unproven =
-      view->shape->rules || !LeftToScheduler(*view->shape, devices_known_, volumes_.known()).empty();
+  view->unproven = view->shape->rules ||
+                   !LeftToScheduler(*view->shape, devices_known_, volumes_.known()).empty();
   if (devices_known_)
     view->devices = devices_.NeedsOf(*view->shape, scope);
   view->ports = PortsOf(*view->shape);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs whose pods have ResourceClaims, through the controller core.
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "reconciler/core.h"
@@ -145,6 +147,13 @@ TEST_F(DevicesTest, AForgedClaimNeitherAddsToNorTakesFromWhatAJobIsCharged) {
   cluster_.Submit({.name = "five", .pods = 5, .runs_for = 60s, .claim_template = "one-gpu"});
   cluster_.Run(1s);
   ASSERT_FALSE(cluster_.Suspended("team-a", "five")) << Message("five");
+  std::map<std::string, int> taken;  // by node
+  for (size_t pod = 0; pod < 5; ++pod) {
+    const auto claim = ClaimOf("five", pod, "");
+    api::DeviceResult& result = claim->allocation->results.front();
+    result.device = "gpu-" + std::to_string(taken[result.pool]++);
+    cluster_.core().OnResourceClaim(claim, false);
+  }
   for (int i = 0; i < 4; ++i) {
     // As if the scheduler had made it for a pod with an extended resource.
     const auto claim = ClaimOf("five", 0, "gpu-0");
