@@ -519,6 +519,7 @@ class NaiveScheduler {
       return *a.made.spec.storage < *b.made.spec.storage;
     });
     std::map<std::string, std::string> binds;  // volume -> claim
+    std::set<std::string> given;
     std::vector<api::PersistentVolumeClaim*> provisioned;
     for (Wanted& want : wanted) {
       api::PersistentVolumeClaim& claim = want.made;
@@ -544,8 +545,13 @@ class NaiveScheduler {
       if (best != nullptr) {
         if (!kept)
           binds[best->meta.name] = claim.meta.name;
+        given.insert(claim.meta.name);
         continue;
       }
+      // The real one would have one made here, and then fail to bind the pod: the claim has the
+      // other.
+      if (given_.contains(claim.meta.name))
+        return false;
       const api::StorageClass& storage_class = classes.at(claim.Class());
       if (storage_class.provisioner == api::kNoProvisioner)
         return false;
@@ -565,6 +571,7 @@ class NaiveScheduler {
     }
     for (const auto& [volume, claim] : binds)
       volumes.at(volume).claim = api::ClaimReference{"ns", claim, ""};
+    given_.insert(given.begin(), given.end());
     for (api::PersistentVolumeClaim* claim : provisioned)
       claim->selected_node = node.name;
     attached_[n].insert(new_shared.begin(), new_shared.end());
@@ -582,6 +589,7 @@ class NaiveScheduler {
     return classes.at(claim.Class()).provisioner == kDriver;
   }
   int made_ = 0;
+  std::set<std::string> given_;  // claims that have got a volume that exists
   std::map<size_t, std::set<std::string>> attached_;
   std::map<size_t, int64_t> count_;
 };

@@ -209,5 +209,5 @@ func Schedule(parent context.Context, c *randomcase.Case, gang []*corev1.Pod) (O
 	if out.Astray, err = astray(c, gang, out.Nodes, allocated); err != nil {
 		return out, err
 	}
-	return out, volumes.astray(c, gang, out.Nodes, out.Astray)
+	return out, volumes.astray(c, gang, &out)
 }

@@ -5,6 +5,7 @@ package agreement
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,10 @@ import (
 
 	"tutti.dev/e2e/randomcase"
 )
+
+// elsewhere is said of a claim that another pod of the gang has got a volume for, on other nodes. The
+// scheduler had the pod placed all the same (docs/engine.md, section 4).
+const elsewhere = "has a volume that other nodes reach"
 
 // volumeController binds what the scheduler has decided: a write of a volume that is to be bound, or of a
 // claim for which one is to be made, is answered, and the scheduler's caches show both bound. Not before the
@@ -142,7 +147,7 @@ func (v *volumeController) make(wanted *corev1.PersistentVolumeClaim) (*corev1.P
 	}
 	if known.Spec.VolumeName != "" {
 		if randomcase.SelectedNode(known) != randomcase.SelectedNode(wanted) {
-			return nil, fmt.Errorf("claim %s is bound for node %q", wanted.Name, randomcase.SelectedNode(known))
+			return nil, fmt.Errorf("claim %s %s", wanted.Name, elsewhere)
 		}
 		return known, nil // another pod of the gang was first
 	}
@@ -153,9 +158,16 @@ func (v *volumeController) make(wanted *corev1.PersistentVolumeClaim) (*corev1.P
 	return claim, v.store(claim, volume)
 }
 
-// astray adds the pods that were bound where a volume of theirs can't be used: the node doesn't reach it, or
-// it is for one pod only and another has it.
-func (v *volumeController) astray(c *randomcase.Case, gang []*corev1.Pod, nodes map[string]string, out map[string]string) error {
+// astray adds the pods that the scheduler put where a volume of theirs can't be used: the node doesn't reach
+// it, or it is for one pod only and another has it.
+func (v *volumeController) astray(c *randomcase.Case, gang []*corev1.Pod, o *Outcome) error {
+	nodes, out := o.Nodes, o.Astray
+	for pod, message := range o.Refused {
+		if strings.Contains(message, elsewhere) {
+			delete(o.Refused, pod)
+			out[pod] = message
+		}
+	}
 	byName := map[string]*corev1.Node{}
 	for _, node := range c.Nodes {
 		byName[node.Name] = node
