@@ -58,8 +58,8 @@ func localClaim() corev1.PersistentVolumeClaimSpec {
 	}
 }
 
-// withClaim makes all pods of a Job use one claim.
-func withClaim(j *batchv1.Job, claim string) *batchv1.Job {
+// withVolume makes all pods of a Job use one claim.
+func withVolume(j *batchv1.Job, claim string) *batchv1.Job {
 	j.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 	}}}
@@ -97,7 +97,7 @@ func TestVolumes(t *testing.T) {
 	}
 
 	t.Run("a gang waits for room on the node of its volume", func(t *testing.T) {
-		createJob(t, c, withClaim(teamJob("bound", 2, "2", ""), "data"))
+		createJob(t, c, withVolume(teamJob("bound", 2, "2", ""), "data"))
 		waitPending(t, c, "bound", "Pending", "PersistentVolumeClaim team/data doesn't exist")
 		localVolume(t, c, "data-volume", nodes[1])
 		holder := teamJob("holder", 1, "3", "")
@@ -162,7 +162,7 @@ func TestVolumesWithoutRights(t *testing.T) {
 	if _, err := c.StartTutti(ctx, cluster.TuttiOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	createJob(t, c, withClaim(teamJob("blind", 2, "1", ""), "nowhere"))
+	createJob(t, c, withVolume(teamJob("blind", 2, "1", ""), "nowhere"))
 	eventually(t, 20*time.Second, "the job to be released", func(ctx context.Context) (bool, error) {
 		j, err := c.Kube.BatchV1().Jobs("team").Get(ctx, "blind", metav1.GetOptions{})
 		return err == nil && !isSuspended(j), err
