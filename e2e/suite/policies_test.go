@@ -494,6 +494,11 @@ func putPodsIntoTheirGroup(t *testing.T, c *cluster.Cluster, p people) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// Until the Job controller has stopped it, its template can't be changed by anybody.
+		eventually(t, 20*time.Second, "the Job to be stopped", func(ctx context.Context) (bool, error) {
+			stopped, err := users.Get(ctx, "busy", metav1.GetOptions{})
+			return err == nil && stopped.Status.StartTime == nil, err
+		})
 		_, err = merge(ctx, users, "busy", release("g-1"))
 		refusedWith(t, err, "only the queue controller may set this label")
 	})

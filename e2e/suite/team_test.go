@@ -172,6 +172,25 @@ func patchQuota(t *testing.T, c *cluster.Cluster, queue, flavor, cpu string) {
 	}
 }
 
+// waitSeen waits until the operator has seen the ClusterQueue as it is: jobs and queues come by different
+// watches, so a job made right after a change of its queue may be decided first.
+func waitSeen(t *testing.T, c *cluster.Cluster, queue string) {
+	t.Helper()
+	eventually(t, 20*time.Second, "the change of ClusterQueue "+queue+" to be seen", func(ctx context.Context) (bool, error) {
+		object, err := c.Dynamic.Resource(clusterQueues).Get(ctx, queue, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+		for _, condition := range conditions {
+			if is, ok := condition.(map[string]any); ok && is["type"] == "Active" {
+				return is["observedGeneration"] == object.GetGeneration(), err
+			}
+		}
+		return false, err
+	})
+}
+
 func deleteJob(t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
 	err := c.Kube.BatchV1().Jobs("team").Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &background})

@@ -137,6 +137,7 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 		for i := range repeats {
 			name := fmt.Sprintf("quota-%d", i)
 			patchQuota(t, c, "team", "default", "1")
+			waitSeen(t, c, "team")
 			createJob(t, c, teamJob(name, 2, "2", ""))
 			waitPending(t, c, name, "Pending", "cpu")
 			times = append(times, measure(t, name, func() { patchQuota(t, c, "team", "default", "4") }))
@@ -146,6 +147,7 @@ func runWakeUp(t *testing.T, gatesOff bool) {
 	})
 	t.Run("job finished", func(t *testing.T) {
 		patchQuota(t, c, "team", "default", "4")
+		waitSeen(t, c, "team")
 		var times []time.Duration
 		previous := "done-start"
 		createJob(t, c, teamJob(previous, 2, "2", "1s"))
