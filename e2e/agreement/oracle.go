@@ -114,7 +114,8 @@ func Schedule(parent context.Context, c *randomcase.Case, gang []*corev1.Pod) (O
 	})
 
 	factory := newClaimFactory(scheduler.NewInformerFactory(client, 0))
-	sched, err := scheduler.New(ctx, client, factory, nil,
+	decided := make(chan struct{})
+	sched, err := scheduler.New(ctx, patientClient{client, decided}, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithParallelism(1)) // nodes are seen in one order: a case has one answer
 	if err != nil {
@@ -189,7 +190,7 @@ func Schedule(parent context.Context, c *randomcase.Case, gang []*corev1.Pod) (O
 		return Outcome{}, fmt.Errorf("no pod of %d is ready to be scheduled", len(gang))
 	}
 	sched.ScheduleOne(ctx)
-	close(volumes.decided)
+	close(decided)
 
 	out := Outcome{Nodes: map[string]string{}, Refused: map[string]string{}}
 	for len(out.Nodes)+len(out.Refused) < len(gang) {

@@ -3,15 +3,19 @@
 package agreement
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -23,12 +27,54 @@ import (
 // scheduler had the pod placed all the same (docs/engine.md, section 4).
 const elsewhere = "has a volume that other nodes reach"
 
+// patientClient holds writes of volumes and claims back until the whole gang has been decided about: what
+// comes into the scheduler's caches while it still decides makes it refuse pods that share a claim, now and
+// then. It waits in front of the fake client, which answers one call at a time.
+type patientClient struct {
+	kubernetes.Interface
+	decided <-chan struct{}
+}
+
+func (p patientClient) CoreV1() corev1client.CoreV1Interface {
+	return patientCore{p.Interface.CoreV1(), p.decided}
+}
+
+type patientCore struct {
+	corev1client.CoreV1Interface
+	decided <-chan struct{}
+}
+
+func (p patientCore) PersistentVolumes() corev1client.PersistentVolumeInterface {
+	return patientVolumes{p.CoreV1Interface.PersistentVolumes(), p.decided}
+}
+
+func (p patientCore) PersistentVolumeClaims(namespace string) corev1client.PersistentVolumeClaimInterface {
+	return patientClaims{p.CoreV1Interface.PersistentVolumeClaims(namespace), p.decided}
+}
+
+type patientVolumes struct {
+	corev1client.PersistentVolumeInterface
+	decided <-chan struct{}
+}
+
+func (p patientVolumes) Update(ctx context.Context, volume *corev1.PersistentVolume, o metav1.UpdateOptions) (*corev1.PersistentVolume, error) {
+	<-p.decided
+	return p.PersistentVolumeInterface.Update(ctx, volume, o)
+}
+
+type patientClaims struct {
+	corev1client.PersistentVolumeClaimInterface
+	decided <-chan struct{}
+}
+
+func (p patientClaims) Update(ctx context.Context, claim *corev1.PersistentVolumeClaim, o metav1.UpdateOptions) (*corev1.PersistentVolumeClaim, error) {
+	<-p.decided
+	return p.PersistentVolumeClaimInterface.Update(ctx, claim, o)
+}
+
 // volumeController binds what the scheduler has decided: a write of a volume that is to be bound, or of a
-// claim for which one is to be made, is answered, and the scheduler's caches show both bound. Not before the
-// whole gang has been decided about: what comes into the caches while the scheduler still decides makes it
-// refuse pods that share a claim, now and then.
+// claim for which one is to be made, is answered, and the scheduler's caches show both bound.
 type volumeController struct {
-	decided chan struct{}
 	lock    sync.Mutex
 	version int
 	claims  cache.Indexer
@@ -40,7 +86,7 @@ type volumeController struct {
 func addVolumes(c *randomcase.Case, gang []*corev1.Pod, factory informers.SharedInformerFactory, client *fake.Clientset) (*volumeController, error) {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	v := &volumeController{
-		decided: make(chan struct{}), version: 1, claims: core.PersistentVolumeClaims().Informer().GetIndexer(), volumes: core.PersistentVolumes().Informer().GetIndexer(),
+		version: 1, claims: core.PersistentVolumeClaims().Informer().GetIndexer(), volumes: core.PersistentVolumes().Informer().GetIndexer(),
 	}
 	var err error
 	add := func(indexer cache.Indexer, o any) {
@@ -116,7 +162,6 @@ func (v *volumeController) store(claim *corev1.PersistentVolumeClaim, volume *co
 
 // bind a volume that the scheduler has chosen for a claim.
 func (v *volumeController) bind(chosen *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	<-v.decided
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	o, exists, err := v.volumes.GetByKey(chosen.Name)
@@ -138,7 +183,6 @@ func (v *volumeController) bind(chosen *corev1.PersistentVolume) (*corev1.Persis
 
 // make a volume for a claim on the node that the scheduler has selected.
 func (v *volumeController) make(wanted *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
-	<-v.decided
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	known, err := v.claim(wanted.Namespace, wanted.Name)
