@@ -215,33 +215,39 @@ class Core {
                          bool success, const std::string& message);
   void CreateWorkload(Unit& unit, const api::Job& job);
   bool SyncSpec(Unit& unit, const api::Job& job, const api::Workload& workload);
+  [[nodiscard]] std::optional<Priority> PriorityOf(const api::Job& job,
+                                                   std::string_view class_of_pods);
+  void LeaveEngine(Unit& unit);
+  void SetWaiting(Unit& unit, const api::Workload* workload, bool waiting);
+
+  // eviction.cc: how quota is taken away
+  void EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
+                 std::string_view reason, std::string_view cause, const std::string& message,
+                 bool back_off);
   // Suspends, waits, restores. True when the job is stopped and as submitted.
   bool StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
                std::vector<api::WriteRequest> with_restore);
   void ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload& workload);
+
+  // pending.cc: without quota
   void ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload);
   bool ReadyToQueue(Unit& unit, const api::Workload& workload);
   void WritePendingReason(Unit& unit, const api::Workload& workload);
-  [[nodiscard]] std::optional<Priority> PriorityOf(const api::Job& job,
-                                                   std::string_view class_of_pods);
   engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const api::Job* job);
   void Shape(Unit& unit, const api::Workload& workload);
-  void LeaveEngine(Unit& unit);
-  void SetWaiting(Unit& unit, const api::Workload* workload, bool waiting);
 
-  // release.cc: from reservation to landing
-  void ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload);
+  // reservation.cc: with quota
   // What a workload with quota holds: its admission, less the pods that have succeeded.
   engine::WorkloadInput ReservedInput(Unit& unit, const api::Job* job,
                                       const api::Workload& workload);
   bool SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
+
+  // release.cc: from reservation to landing
+  void ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload);
   void StartJob(Unit& unit, const api::Job& job, const api::Workload& workload);
   void TellRelease(Unit& unit, const api::Job& job, const api::Workload& workload);
   void WatchLanding(Unit& unit, const api::Job& job, const api::Workload& workload);
   void WatchRunning(Unit& unit, const api::Job& job, const api::Workload& workload);
-  void EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
-                 std::string_view reason, std::string_view cause, const std::string& message,
-                 bool back_off);
 
   // groups.cc: PodGroups
   // What must be true of a job's group before its release.

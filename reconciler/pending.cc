@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// A workload without quota: may it stand in the queue, what the engine is told of it, and what its
+// status says of the reason. See core.h.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/names.h"
+#include "reconciler/core.h"
+#include "reconciler/status.h"
+#include "reconciler/workload_writes.h"
+
+namespace tutti::reconciler {
+
+bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
+  if (!workload.meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
+    api::Workload next = workload;
+    if (SetPendingReason(next.status, reason::kAdmissionGated,
+                         "The workload is gated by " + std::string(workload.meta.Annotation(
+                                                           names::kAdmissionGatedByAnnotation)),
+                         {}, now_)) {
+      Emit(unit, {ApplyStatus(next)});
+    }
+    return false;
+  }
+  if (!workload.active) {
+    api::Workload next = workload;
+    if (ForgetRequeues(next.status)) {
+      Emit(unit, {ApplyStatus(next)});
+    }
+    return false;
+  }
+  if (!IsFalse(workload.status.conditions, "Requeued")) {
+    return true;
+  }
+  const std::string& why = api::FindCondition(workload.status.conditions, "Requeued")->reason;
+  const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
+  const auto queue =
+      local != nullptr ? world_.cluster_queues.Find({"", local->cluster_queue}) : nullptr;
+  std::string_view back = reason::kBackoffFinished;
+  std::string message = "The workload backoff was finished";
+  if (why == reason::kClusterQueueStopped) {
+    if (queue == nullptr || queue->stop_policy != api::StopPolicy::kNone) {
+      return false;
+    }
+    back = reason::kClusterQueueRestarted;
+    message = "The ClusterQueue was restarted after being stopped";
+  } else if (why == reason::kLocalQueueStopped) {
+    if (local == nullptr || local->stop_policy != api::StopPolicy::kNone) {
+      return false;
+    }
+    back = reason::kLocalQueueRestarted;
+    message = "The LocalQueue was restarted after being stopped";
+  } else if (why.starts_with(reason::kDeactivated)) {
+    back = reason::kReactivated;
+    message = "The workload was reactivated";
+  } else if (workload.status.requeue_at.has_value() && now_ < *workload.status.requeue_at) {
+    WakeAt(unit, *workload.status.requeue_at);
+    return false;
+  }
+  api::Workload next = workload;
+  Requeue(next.status, back, message, now_);
+  History(HistoryKind::kRequeued, unit, &next, std::string(back), message);
+  Emit(unit, {ApplyStatus(next)});
+  return false;  // goes on with the answer
+}
+
+void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload) {
+  if (unit.in_engine == Unit::InEngine::kReserved && !StartsAgain(workload)) {
+    LeaveEngine(unit);  // the reservation was withdrawn from outside
+  }
+  if (job != nullptr) {
+    if (!job->suspend) {
+      StopJob(unit, *job, workload, {});
+      return;
+    }
+    if (HasLeftovers(*job) || !world_.GroupsOf(unit.job_uid).empty()) {
+      const bool stopped = StopJob(unit, *job, workload, {});
+      if (unit.in_flight != 0) {
+        return;
+      }
+      if (!stopped) {
+        // Not as submitted yet: a start on top of the old one could not be undone.
+        LeaveEngine(unit);
+        SetWaiting(unit, &workload, workload.active);
+        return;
+      }
+      StripStuckGroups(unit);
+    }
+    const std::string_view queue = job->meta.Label(names::kQueueNameLabel);
+    if (queue != workload.queue_name && Managed(*job)) {
+      LeaveEngine(unit);
+      SetWaiting(unit, &workload, false);
+      Emit(unit,
+           {WorkloadPatch(workload, Json::Obj({{"spec", Json::Obj({{"queueName", queue}})}}))});
+      return;
+    }
+    Shape(unit, workload);
+    if (const auto priority = PriorityOf(*job, unit.refs.priority_class);
+        priority.has_value() &&
+        (priority->value != workload.priority || priority->ref != workload.priority_class)) {
+      Json ref;
+      if (priority->ref.has_value()) {
+        ref = Json::Obj({{"group", priority->ref->group},
+                         {"kind", priority->ref->kind},
+                         {"name", priority->ref->name}});
+      }
+      Emit(unit, {WorkloadPatch(workload,
+                                Json::Obj({{"spec", Json::Obj({{"priority", priority->value},
+                                                               {"priorityClassRef", ref}})}}))});
+      return;
+    }
+    const std::string_view gates = job->meta.Annotation(names::kAdmissionGatedByAnnotation);
+    if (gates != workload.meta.Annotation(names::kAdmissionGatedByAnnotation)) {
+      Json value = gates.empty() ? Json() : Json(gates);
+      Emit(unit,
+           {WorkloadPatch(
+               workload,
+               Json::Obj({{"metadata",
+                           Json::Obj({{"annotations",
+                                       Json::Obj({{std::string(names::kAdmissionGatedByAnnotation),
+                                                   value}})}})}}))});
+      return;
+    }
+  }
+  if (!ReadyToQueue(unit, workload)) {
+    LeaveEngine(unit);
+    SetWaiting(unit, &workload, workload.active);
+    return;
+  }
+  SetWaiting(unit, &workload, false);
+  if (unit.in_engine == Unit::InEngine::kReserved) {
+    LeaveEngine(unit);  // and back in the same step: nobody gets in between
+  }
+  Shape(unit, workload);
+  engine::WorkloadInput input = InputFor(unit, workload, job);
+  std::string key = input.local_queue + "|" + std::to_string(input.priority) + "|" +
+                    std::to_string(input.queue_time.time_since_epoch().count()) + "|" +
+                    input.misconfigured;
+  for (const engine::PodSetInput& pod_set : input.pod_sets) {
+    key += "|" + pod_set.name + ":" + std::to_string(pod_set.count) + "@" +
+           std::to_string(reinterpret_cast<uintptr_t>(pod_set.shape.get()));
+    if (pod_set.requests != pod_set.shape->requests) {  // devices
+      for (const auto& [resource, amount] : pod_set.requests) {
+        key += "," + resource + "=" + std::to_string(amount);
+      }
+    }
+  }
+  if (unit.in_engine != Unit::InEngine::kPending || unit.engine_key != key) {
+    engine_->SetPending(input);
+    unit.in_engine = Unit::InEngine::kPending;
+    unit.queued_in = {unit.key.ns, workload.queue_name};
+    unit.engine_key = std::move(key);
+    DirtyLocal({unit.key.ns, workload.queue_name});
+  }
+  WritePendingReason(unit, workload);
+}
+
+void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
+  if (!unit.pending.has_value()) {
+    return;
+  }
+  const std::string_view coarse = CoarseReason(unit.pending->reason);
+  const Time due = coarse == reason::kInadmissible
+                       ? unit.pending_since
+                       : unit.pending_since + options_.pending_reason_delay;
+  if (now_ < due) {
+    WakeAt(unit, due);
+    return;
+  }
+  std::vector<std::pair<std::string, api::ResourceList>> requests;
+  const engine::WorkloadInput input = InputFor(unit, workload, nullptr);
+  for (const engine::PodSetInput& pod_set : input.pod_sets) {
+    api::ResourceList list;
+    for (const auto& [resource, amount] : pod_set.requests) {
+      list[resource] = api::FromAmount(resource, api::SaturatingMul(amount, pod_set.count));
+    }
+    requests.emplace_back(pod_set.name, std::move(list));
+  }
+  api::Workload next = workload;
+  const bool changed = SetPendingReason(next.status, coarse, unit.pending->message, requests, now_);
+  const std::string granular(engine::ToString(unit.pending->reason));
+  const std::string message = unit.pending->message;
+  if (!changed) {
+    unit.pending.reset();
+    return;
+  }
+  // Kept until it is written: the engine tells a reason only once.
+  unit.pending_in_flight = true;
+  EventOn(workload, /*warning=*/true, coarse, message);
+  History(HistoryKind::kPending, unit, &next, granular, message);
+  Emit(unit, {ApplyStatus(next)});
+}
+
+void Core::Shape(Unit& unit, const api::Workload& workload) {
+  if (unit.shape_uid == workload.meta.uid && unit.shape_generation == workload.meta.generation &&
+      unit.shape_context == context_version_ && unit.shaped.shape != nullptr) {
+    return;
+  }
+  unit.shape_uid = workload.meta.uid;
+  unit.shape_generation = workload.meta.generation;
+  unit.shape_context = context_version_;
+  const std::string text =
+      workload.pod_sets.empty() ? "{}" : workload.pod_sets.front().template_json;
+  unit.refs = RefsOf(text);
+  if (!unit.refs.preset_group.empty()) {
+    units_of_preset_[{unit.key.ns, unit.refs.preset_group}].insert(unit.key);
+  }
+  const api::PodContext context = world_.ContextOf(unit.key.ns, unit.refs.runtime_class);
+  const std::string context_id = context.limit_ranges.empty() && context.runtime_class == nullptr
+                                     ? ""
+                                     : unit.key.ns + "#" + std::to_string(context_version_);
+  unit.shaped = shapes_.Get(text, context, context_id);
+}
+
+engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
+                                     const api::Job* job) {
+  Shape(unit, workload);
+  engine::WorkloadInput input;
+  input.id = unit.key.ToString();
+  input.ns = unit.key.ns;
+  input.local_queue = workload.queue_name;
+  input.priority = workload.priority;
+  // The job's own age decides, not that of the record we keep of it.
+  input.uid =
+      job != nullptr ? job->meta.uid : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
+  input.queue_time = workload.meta.created;
+  std::shared_ptr<const api::Job> owner;
+  if (const auto found = world_.job_by_uid.find(unit.job_uid); found != world_.job_by_uid.end()) {
+    owner = world_.jobs.Find(found->second);
+  }
+  if (owner != nullptr) {
+    input.queue_time = owner->meta.created;
+  }
+  const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
+  if (evicted != nullptr && evicted->status == "True" &&
+      evicted->reason == reason::kPodsReadyTimeout) {
+    input.queue_time = evicted->last_transition;
+  }
+  input.misconfigured = workload.problem.empty() ? unit.shaped.problem : workload.problem;
+  if (input.misconfigured.empty() && owner != nullptr) {
+    input.misconfigured = GroupProblem(unit, *owner);
+  }
+  if (owner != nullptr) {
+    if (auto shared = GangClaimsOf(*owner)) {
+      input.group_claims = std::move(*shared);
+    }
+  }
+  for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
+    const api::PodSet& spec = workload.pod_sets[i];
+    engine::PodSetInput pod_set;
+    pod_set.name = spec.name;
+    pod_set.count = spec.count;
+    for (const auto& [name, reclaimed] : workload.status.reclaimable_pods) {
+      if (name == spec.name) {
+        pod_set.count = std::max(0, spec.count - reclaimed);
+      }
+    }
+    pod_set.min_count = spec.min_count;
+    if (i == 0) {
+      pod_set.shape = unit.shaped.shape;
+    } else {
+      const TemplateRefs refs = RefsOf(spec.template_json);
+      const api::PodContext context = world_.ContextOf(unit.key.ns, refs.runtime_class);
+      const auto shaped = shapes_.Get(spec.template_json, context,
+                                      unit.key.ns + "#" + std::to_string(context_version_));
+      pod_set.shape = shaped.shape;
+      if (input.misconfigured.empty()) {
+        input.misconfigured = shaped.problem;
+      }
+    }
+    pod_set.requests = pod_set.shape->requests;
+    ChargeDevices(unit, input.group_claims, pod_set, input.misconfigured);
+    input.pod_sets.push_back(std::move(pod_set));
+  }
+  return input;
+}
+
+}  // namespace tutti::reconciler
