@@ -56,7 +56,7 @@ has() {
 works "CRDs are what the generator writes" python3 crds/gen/gen.py --check
 works "lint" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti
 
-everything=(--set 'webhook.enabled=true,webhook.jobs=true,flowControl.enabled=true,replicaCount=2'
+everything=(--set 'crds.v1beta1=true,webhook.enabled=true,webhook.jobs=true,flowControl.enabled=true,replicaCount=2'
   --set 'ledger.persistence.enabled=true,ledger.persistence.accessMode=ReadWriteMany'
   --set 'nativeGang.enabled=true,manageJobsWithoutQueueName=true')
 works "lint with everything on" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti "${everything[@]}"
@@ -116,6 +116,11 @@ refused "policies on a server without them" "set policies.enabled: false, webhoo
 # Switches.
 has "eleven CRDs, all kept" 11 'helm.sh/resource-policy: keep'
 has "no CRD where they are installed already" 0 '^kind: CustomResourceDefinition' --set crds.install=false
+has "one version by default" 0 'name: v1beta1$'
+has "two versions where asked for" 11 'name: v1beta1$' --set crds.v1beta1=true
+has "the operator is asked to convert five kinds" 5 'path: "?/convert' --set crds.v1beta1=true
+has "the operator converts where the release is" 5 '^          namespace: tutti-system$' --set crds.v1beta1=true
+has "an operator elsewhere is asked to convert at its address" 5 'url: https://127.0.0.1:7/convert$' --set crds.v1beta1=true,webhook.url=https://127.0.0.1:7/
 NATIVE_GANG=auto
 export NATIVE_GANG
 has "gang policies where 1.36 serves the API" 2 '^  name: tutti-pod-joins-group$' --api-versions scheduling.k8s.io/v1alpha2/PodGroup

@@ -265,6 +265,20 @@ std::optional<HttpResponse> FakeTransport::Discover(const std::string& path) con
     return ToResponse(Json::Obj({{"kind", "APIGroupList"}, {"groups", groups}}));
   }
   const std::vector<std::string> parts = Split(path, '/');
+  if (parts.size() == 2 && parts[0] == "apis") {
+    Json versions = Json::Arr();
+    for (const auto& [group_version, plurals] : apis_) {
+      if (group_version.rfind(parts[1] + "/", 0) == 0) {
+        versions.Push(Json::Obj({{"groupVersion", group_version},
+                                 {"version", group_version.substr(parts[1].size() + 1)}}));
+      }
+    }
+    if (versions.AsArray().empty()) {
+      return ToResponse(Fail(Error{ErrorCode::kNotFound, "not found", 404, std::nullopt}));
+    }
+    return ToResponse(
+        Json::Obj({{"kind", "APIGroup"}, {"name", parts[1]}, {"versions", versions}}));
+  }
   if (parts.size() == 3 && parts[0] == "apis") {
     for (const auto& [group_version, plurals] : apis_) {
       if (group_version == parts[1] + "/" + parts[2]) {

@@ -56,19 +56,39 @@ bool Servable(const net::KeyPair& leaf, const net::KeyPair& ca, Time now) {
          net::IsSignedBy(leaf.certificate_pem, ca.certificate_pem) && now < info->not_after;
 }
 
-bool IsOurs(const WebhookCertOptions& options, const Json& configuration) {
-  const std::string& kind = configuration["kind"].AsString();
-  const std::string& name = configuration["metadata"]["name"].AsString();
-  return (kind == "MutatingWebhookConfiguration" && name == options.mutating_configuration) ||
-         (kind == "ValidatingWebhookConfiguration" && name == options.validating_configuration);
+// A place with a caBundle.
+struct Caller {
+  const Json* client_config;
+  std::string path;  // of the clientConfig, as a JSON pointer
+  Json guard;        // operation that fails when something else is there by now
+};
+
+std::vector<Caller> CallersIn(const Json& configuration) {
+  std::vector<Caller> callers;
+  const auto guard = [](std::string path, const Json& value) {
+    return Json::Obj({{"op", "test"}, {"path", std::move(path)}, {"value", value}});
+  };
+  if (configuration["kind"].AsString() == "CustomResourceDefinition") {
+    const Json& conversion = configuration["spec"]["conversion"];
+    callers.push_back({&conversion["webhook"]["clientConfig"],
+                       "/spec/conversion/webhook/clientConfig",
+                       guard("/spec/conversion/strategy", conversion["strategy"])});
+    return callers;
+  }
+  for (const Json& webhook : configuration["webhooks"].AsArray()) {
+    const std::string path = "/webhooks/" + std::to_string(callers.size());
+    callers.push_back(
+        {&webhook["clientConfig"], path + "/clientConfig", guard(path + "/name", webhook["name"])});
+  }
+  return callers;
 }
 
-// Whether every webhook of the configuration trusts the CA.
+// Whether every caller in the configuration trusts the CA.
 bool Trusts(const Json& configuration, const std::string& ca_pem) {
-  for (const Json& webhook : configuration["webhooks"].AsArray()) {
+  const auto wanted = net::SplitBundle(ca_pem);
+  for (const Caller& caller : CallersIn(configuration)) {
     const auto bundle =
-        net::SplitBundle(DecodeBase64(webhook["clientConfig"]["caBundle"].AsString()).value_or(""));
-    const auto wanted = net::SplitBundle(ca_pem);
+        net::SplitBundle(DecodeBase64((*caller.client_config)["caBundle"].AsString()).value_or(""));
     if (wanted.empty() || std::find(bundle.begin(), bundle.end(), wanted.front()) == bundle.end()) {
       return false;
     }
@@ -76,30 +96,29 @@ bool Trusts(const Json& configuration, const std::string& ca_pem) {
   return true;
 }
 
-// A JSON patch that gives every webhook the bundle; each is tested by its name, so that a list that
-// changed meanwhile is refused instead of damaged.
+// A JSON patch that gives every caller the bundle; each is tested first, so that a configuration
+// that changed meanwhile is refused instead of damaged.
 std::optional<api::WriteRequest> BundlePatch(const Json& configuration, const std::string& bundle) {
   const std::string encoded = EncodeBase64(bundle);
   Json patch = Json::Arr();
-  size_t at = 0;
   bool differs = false;
-  for (const Json& webhook : configuration["webhooks"].AsArray()) {
-    const std::string path = "/webhooks/" + std::to_string(at++);
-    patch.Push(Json::Obj({{"op", "test"}, {"path", path + "/name"}, {"value", webhook["name"]}}));
-    if (webhook["clientConfig"]["caBundle"].AsString() != encoded) {
-      patch.Push(Json::Obj(
-          {{"op", "add"}, {"path", path + "/clientConfig/caBundle"}, {"value", encoded}}));
+  for (Caller& caller : CallersIn(configuration)) {
+    patch.Push(std::move(caller.guard));
+    if ((*caller.client_config)["caBundle"].AsString() != encoded) {
+      patch.Push(
+          Json::Obj({{"op", "add"}, {"path", caller.path + "/caBundle"}, {"value", encoded}}));
       differs = true;
     }
   }
   if (!differs) {
     return std::nullopt;
   }
+  const std::string& kind = configuration["kind"].AsString();
   api::WriteRequest write;
   write.verb = api::Verb::kJsonPatch;
-  write.resource = configuration["kind"].AsString() == "MutatingWebhookConfiguration"
-                       ? MutatingWebhookResource()
-                       : ValidatingWebhookResource();
+  write.resource = kind == "MutatingWebhookConfiguration"     ? MutatingWebhookResource()
+                   : kind == "ValidatingWebhookConfiguration" ? ValidatingWebhookResource()
+                                                              : CustomResourceDefinitionResource();
   write.key = {"", configuration["metadata"]["name"].AsString()};
   write.body = std::move(patch);
   return write;
@@ -146,6 +165,25 @@ api::WriteRequest SecretWrite(const WebhookCertOptions& options, const WebhookSe
 
 }  // namespace
 
+bool CallsUs(const WebhookCertOptions& options, const Json& configuration) {
+  const std::string& kind = configuration["kind"].AsString();
+  const std::string& name = configuration["metadata"]["name"].AsString();
+  if (kind == "CustomResourceDefinition") {
+    const Json& conversion = configuration["spec"]["conversion"];
+    const Json& config = conversion["webhook"]["clientConfig"];
+    if (conversion["strategy"].AsString() != "Webhook") {
+      return false;
+    }
+    if (config["service"].IsObject()) {
+      return config["service"]["name"].AsString() == options.service &&
+             config["service"]["namespace"].AsString() == options.secret.ns;
+    }
+    return configuration["metadata"]["labels"]["app.kubernetes.io/part-of"].AsString() == "tutti";
+  }
+  return (kind == "MutatingWebhookConfiguration" && name == options.mutating_configuration) ||
+         (kind == "ValidatingWebhookConfiguration" && name == options.validating_configuration);
+}
+
 api::Resource SecretResource() {
   return {"", "v1", "secrets", "Secret", true};
 }
@@ -158,6 +196,11 @@ api::Resource MutatingWebhookResource() {
 api::Resource ValidatingWebhookResource() {
   return {"admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations",
           "ValidatingWebhookConfiguration", false};
+}
+
+api::Resource CustomResourceDefinitionResource() {
+  return {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+          false};
 }
 
 WebhookSecret ParseWebhookSecret(const Json& secret) {
@@ -179,7 +222,7 @@ Result<WebhookCertPlan> PlanWebhookCerts(const WebhookCertOptions& options,
   const bool served = Servable(secret.leaf, secret.ca, now);
   bool everybody_trusts_next = UsableCa(secret.next_ca, now);
   for (const Json& configuration : configurations) {
-    if (IsOurs(options, configuration) && everybody_trusts_next) {
+    if (CallsUs(options, configuration) && everybody_trusts_next) {
       everybody_trusts_next = Trusts(configuration, secret.next_ca.certificate_pem);
     }
   }
@@ -232,7 +275,7 @@ Result<WebhookCertPlan> PlanWebhookCerts(const WebhookCertOptions& options,
       bundle += secret.old_ca;
     }
     for (const Json& configuration : configurations) {
-      if (!IsOurs(options, configuration)) {
+      if (!CallsUs(options, configuration)) {
         continue;
       }
       plan.ready = plan.ready && Trusts(configuration, secret.ca.certificate_pem);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Self-managed certificates of the webhook server (internalCertManagement). Pure planner: from the
-// time, the Secret and the webhook configurations as found to the certificate to serve and the
-// writes to make. Every replica serves what the Secret holds; only the leader writes.
+// time, the Secret and who calls us as found (webhook configurations, CustomResourceDefinitions
+// with a conversion) to the certificate to serve and the writes to make. Every replica serves what
+// the Secret holds; only the leader writes.
 //
 // A new CA is published before it is used: the Secret first gets the next CA beside the present
 // pair, the configurations' caBundle then holds both, and only when all of them do is the leaf of
@@ -51,14 +52,20 @@ struct WebhookCertPlan {
   bool ready = false;  // a leaf is served and every configuration found trusts its CA
 };
 
-// `configurations`: the Mutating- and ValidatingWebhookConfigurations as found (others are
-// ignored). Random bytes for keys apart, the outcome depends on the arguments only.
+// `configurations`: the Mutating- and ValidatingWebhookConfigurations and the
+// CustomResourceDefinitions as found (those that don't call us are ignored). Random bytes for keys
+// apart, the outcome depends on the arguments only.
 Result<WebhookCertPlan> PlanWebhookCerts(const WebhookCertOptions& options,
                                          const WebhookSecret& secret,
                                          const std::vector<Json>& configurations, Time now);
 
+// Whether the API server calls us because of this object. Of a CustomResourceDefinition: its
+// conversion is a webhook at our Service, or at a URL in a definition of our own.
+[[nodiscard]] bool CallsUs(const WebhookCertOptions& options, const Json& configuration);
+
 [[nodiscard]] api::Resource SecretResource();
 [[nodiscard]] api::Resource MutatingWebhookResource();
 [[nodiscard]] api::Resource ValidatingWebhookResource();
+[[nodiscard]] api::Resource CustomResourceDefinitionResource();
 
 }  // namespace tutti

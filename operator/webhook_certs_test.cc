@@ -22,6 +22,23 @@ Json Configuration(const std::string& kind, const std::string& name) {
                                Json::Obj({{"name", "b"}, {"clientConfig", Json::Obj()}})})}});
 }
 
+Json Definition(const std::string& name, const Json& conversion) {
+  return Json::Obj(
+      {{"kind", "CustomResourceDefinition"},
+       {"metadata", Json::Obj({{"name", name},
+                               {"labels", Json::Obj({{"app.kubernetes.io/part-of", "tutti"}})}})},
+       {"spec", Json::Obj({{"conversion", conversion}})}});
+}
+
+Json ConversionAt(const Json& client_config) {
+  return Json::Obj(
+      {{"strategy", "Webhook"}, {"webhook", Json::Obj({{"clientConfig", client_config}})}});
+}
+
+Json ServiceAt(const std::string& ns, const std::string& name) {
+  return Json::Obj({{"service", Json::Obj({{"namespace", ns}, {"name", name}})}});
+}
+
 // The API server as far as the planner's writes go.
 class WebhookCertsTest : public testing::Test {
  protected:
@@ -58,6 +75,18 @@ class WebhookCertsTest : public testing::Test {
         continue;
       }
       EXPECT_EQ(configuration["kind"].AsString(), write.resource.kind);
+      if (write.resource.kind == "CustomResourceDefinition") {
+        ASSERT_EQ(write.body.AsArray().size(), 2U);
+        EXPECT_EQ(write.body.AsArray()[0]["path"].AsString(), "/spec/conversion/strategy");
+        const Json& add = write.body.AsArray()[1];
+        EXPECT_EQ(add["path"].AsString(), "/spec/conversion/webhook/clientConfig/caBundle");
+        configuration.At("spec")
+            .At("conversion")
+            .At("webhook")
+            .At("clientConfig")
+            .Set("caBundle", add["value"]);
+        continue;
+      }
       for (const Json& op : write.body.AsArray()) {
         const std::string& path = op["path"].AsString();
         const size_t index = static_cast<size_t>(path.at(10) - '0');
@@ -207,6 +236,24 @@ TEST_F(WebhookCertsTest, ForeignBundleIsPutRight) {
   EXPECT_FALSE(Plan(kStart).ready);
   EXPECT_EQ(Settle(kStart), 1);
   EXPECT_TRUE(Plan(kStart).ready);
+}
+
+TEST_F(WebhookCertsTest, DefinitionsThatAskUsForConversionAreCallersToo) {
+  const Json ours = ServiceAt("tutti-system", "tutti-webhook-service");
+  EXPECT_TRUE(CallsUs(options_, Definition("a", ConversionAt(ours))));
+  EXPECT_TRUE(CallsUs(options_, Definition("a", ConversionAt(Json::Obj({{"url", "https://x"}})))));
+  EXPECT_FALSE(CallsUs(options_, Definition("a", Json::Obj({{"strategy", "None"}}))));
+  EXPECT_FALSE(CallsUs(
+      options_, Definition("a", ConversionAt(ServiceAt("kueue-system", "kueue-webhook-service")))));
+  EXPECT_FALSE(
+      CallsUs(options_, Definition("a", ConversionAt(ServiceAt("x", "tutti-webhook-service")))));
+
+  configurations_ = {Definition("clusterqueues.kueue.x-k8s.io", ConversionAt(ours))};
+  EXPECT_EQ(Settle(kStart), 2);
+  EXPECT_TRUE(Plan(kStart).ready);
+  const Json& config = configurations_[0]["spec"]["conversion"]["webhook"]["clientConfig"];
+  EXPECT_TRUE(net::IsSignedBy(Plan(kStart).serve.certificate_pem,
+                              DecodeBase64(config["caBundle"].AsString()).value()));
 }
 
 }  // namespace

@@ -94,24 +94,48 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
 
   void Look() {
     found.clear();
-    LookFor(MutatingWebhookResource(), options.mutating_configuration, [](Impl& self) {
-      self.LookFor(ValidatingWebhookResource(), self.options.validating_configuration,
-                   [](Impl& both) { both.OnConfigurations(); });
-    });
+    callers = {{MutatingWebhookResource(), options.mutating_configuration},
+               {ValidatingWebhookResource(), options.validating_configuration}};
+    // Conversion is asked for only where a second version is served; the definitions are large, so
+    // they are not read for nothing.
+    deps.client->GetPath(
+        "/apis/" + std::string(names::kKueueGroup), OnLoop([](Impl& self, Result<Json> answer) {
+          if (!answer && answer.error().code != ErrorCode::kNotFound) {
+            self.Trouble(answer.error());
+            return;
+          }
+          if (answer && (*answer)["versions"].AsArray().size() > 1) {
+            for (const char* plural :
+                 {"clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"}) {
+              self.callers.emplace_back(
+                  CustomResourceDefinitionResource(),
+                  std::string(plural) + "." + std::string(names::kKueueGroup));
+            }
+          }
+          self.LookForNext();
+        }));
   }
 
-  void LookFor(const api::Resource& resource, const std::string& name, void (*next)(Impl&)) {
+  void LookForNext() {
+    if (callers.empty()) {
+      OnConfigurations();
+      return;
+    }
+    const auto [resource, name] = callers.back();
+    callers.pop_back();
     deps.client->Get(resource, {"", name},
-                     OnLoop([next, kind = resource.kind](Impl& self, Result<Json> answer) {
+                     OnLoop([kind = resource.kind](Impl& self, Result<Json> answer) {
                        if (!answer && answer.error().code != ErrorCode::kNotFound) {
                          self.Trouble(answer.error());
                          return;
                        }
                        if (answer) {
                          answer->Set("kind", kind);
-                         self.found.push_back(std::move(*answer));
+                         if (CallsUs(self.options, *answer)) {
+                           self.found.push_back(std::move(*answer));
+                         }
                        }
-                       next(self);
+                       self.LookForNext();
                      }));
   }
 
@@ -214,7 +238,8 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
   const Dependencies deps;
   WebhookCertOptions options;
   webhooks::Rules rules;
-  std::vector<Json> found;
+  std::vector<std::pair<api::Resource, std::string>> callers;  // still to be looked for
+  std::vector<Json> found;                                     // those that call us
   std::unique_ptr<WebhookServer> server;
   mutable std::mutex mutex;  // for not_ready
   std::string not_ready;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the webhook server where a webhook configuration of ours exists: looks for the
-// configurations and the Secret, follows webhook_certs.h's plan, serves what the Secret holds.
-// Every replica serves; only the acting one writes. Lives on the loop thread; I/O answers are
-// posted to it.
+// Runs the webhook server where a webhook configuration of ours exists or a
+// CustomResourceDefinition asks for conversion by us: looks for these and the Secret, follows
+// webhook_certs.h's plan, serves what the Secret holds. Every replica serves; only the acting one
+// writes. Lives on the loop thread; I/O answers are posted to it.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,7 @@ class WebhookController {
   void SetDefaultQueues(std::set<std::string> namespaces);
   // 0 while nothing is served.
   [[nodiscard]] uint16_t port() const;
-  // From any thread. "" = no configuration of ours exists, or it is served and trusted; otherwise
+  // From any thread. "" = nobody calls us, or it is served and trusted; otherwise
   // what is missing, for the readiness probe.
   [[nodiscard]] std::string NotReady() const;
 

@@ -124,5 +124,29 @@ TEST_F(WebhookControllerTest, ConfigurationThatComesLaterIsFound) {
   EXPECT_EQ(controller->NotReady(), "");
 }
 
+TEST_F(WebhookControllerTest, DefinitionThatAsksForConversionIsServedAndTrustsUs) {
+  transport_.SetApis({{"kueue.x-k8s.io/v1beta1", {"clusterqueues"}},
+                      {"kueue.x-k8s.io/v1beta2", {"clusterqueues"}}});
+  const api::ObjectKey key{"", "clusterqueues.kueue.x-k8s.io"};
+  const Json service =
+      Json::Obj({{"name", "tutti-webhook-service"}, {"namespace", "tutti-system"}});
+  const Json conversion =
+      Json::Obj({{"strategy", "Webhook"},
+                 {"webhook", Json::Obj({{"clientConfig", Json::Obj({{"service", service}})}})}});
+  ASSERT_TRUE(server_.Create(CustomResourceDefinitionResource(),
+                             Json::Obj({{"apiVersion", "apiextensions.k8s.io/v1"},
+                                        {"kind", "CustomResourceDefinition"},
+                                        {"metadata", Json::Obj({{"name", key.name}})},
+                                        {"spec", Json::Obj({{"conversion", conversion}})}})));
+  auto controller = Start();
+  loop_.Advance(seconds(30));
+  EXPECT_NE(controller->port(), 0);
+  EXPECT_EQ(controller->NotReady(), "");
+  EXPECT_NE(server_.Get(CustomResourceDefinitionResource(), key)
+                .value()["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
+                .AsString(),
+            "");
+}
+
 }  // namespace
 }  // namespace tutti

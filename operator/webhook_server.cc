@@ -5,6 +5,10 @@
 #include <fstream>
 #include <mutex>
 #include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "operator/conversion.h"
 
 namespace tutti {
 namespace {
@@ -36,14 +40,18 @@ struct WebhookServer::Shared {
     if (!review) {
       return net::Response::Text(400, "the body is not JSON: " + review.error().message + "\n");
     }
-    const auto answer = webhooks::Answer(request.path, *review, *Rules());
+    const bool converts = request.path == conversion::kPath;
+    const auto answer =
+        converts ? conversion::Answer(*review) : webhooks::Answer(request.path, *review, *Rules());
     if (!answer) {
       return net::Response::Text(answer.error().code == ErrorCode::kNotFound ? 404 : 400,
                                  answer.error().message + "\n");
     }
     if (metrics != nullptr) {
-      metrics->Add(Metric::kWebhookRequests,
-                   {request.path, (*answer)["response"]["allowed"].AsBool() ? "true" : "false"});
+      const Json& response = (*answer)["response"];
+      const bool allowed =
+          converts ? response.Has("convertedObjects") : response["allowed"].AsBool();
+      metrics->Add(Metric::kWebhookRequests, {request.path, allowed ? "true" : "false"});
     }
     return net::Response::JsonText(200, answer->Dump());
   }
@@ -62,7 +70,9 @@ Result<std::unique_ptr<WebhookServer>> WebhookServer::Start(const Address& addre
   shared->rules = std::make_shared<const webhooks::Rules>(std::move(rules));
   shared->metrics = metrics;
   net::Router router;
-  for (const std::string_view path : webhooks::Paths()) {
+  std::vector<std::string_view> paths = webhooks::Paths();
+  paths.push_back(conversion::kPath);
+  for (const std::string_view path : paths) {
     router.Handle("POST", std::string(path),
                   [shared](const net::Request& request) { return shared->Serve(request); });
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTPS server of the admission webhooks: webhooks.h behind net/. The loop thread hands in
-// rules and certificates; requests are answered on the server's threads.
+// The HTTPS server of the admission webhooks and of the conversion between versions: webhooks.h and
+// conversion.h behind net/. The loop thread hands in rules and certificates; requests are answered
+// on the server's threads.
 #pragma once
 
 #include <memory>

@@ -167,6 +167,19 @@ ADMISSION_CHECK = kind(
     },
     status=True)
 
+def quota_rules(parent_field):
+    """Rules of a ClusterQueue's spec, by the name of the field with its cohort."""
+    return [needs_parent("borrowingLimit", parent_field),
+            needs_parent("lendingLimit", parent_field),
+            rule("""has(self.concurrentAdmissionPolicy)
+                        == has(oldSelf.concurrentAdmissionPolicy)
+                      && (!has(self.concurrentAdmissionPolicy)
+                          || self.concurrentAdmissionPolicy
+                             == oldSelf.concurrentAdmissionPolicy)""",
+                 "concurrentAdmissionPolicy cannot be changed: create another ClusterQueue",
+                 field_path=".concurrentAdmissionPolicy")]
+
+
 CLUSTER_QUEUE = kind(
     "ClusterQueue", "clusterqueues", "Cluster", ["cq"],
     "A pool of quota with an order of admission.",
@@ -231,15 +244,7 @@ CLUSTER_QUEUE = kind(
             }),
             "fairSharing": fair_sharing(),
             "stopPolicy": stop_policy(),
-        }, cel=[needs_parent("borrowingLimit", "cohortName"),
-                needs_parent("lendingLimit", "cohortName"),
-                rule("""has(self.concurrentAdmissionPolicy)
-                            == has(oldSelf.concurrentAdmissionPolicy)
-                          && (!has(self.concurrentAdmissionPolicy)
-                              || self.concurrentAdmissionPolicy
-                                 == oldSelf.concurrentAdmissionPolicy)""",
-                     "concurrentAdmissionPolicy cannot be changed: create another ClusterQueue",
-                     field_path=".concurrentAdmissionPolicy")]),
+        }, cel=quota_rules("cohortName")),
         "status": obj("What is observed.", {
             "conditions": conditions(),
             "flavorsReservation": usage("Quota that is reserved, by flavor.", borrowed=True),
@@ -532,6 +537,23 @@ WORKLOAD_RULES = [
              == (has(self.spec.maximumExecutionTimeSeconds)
                    ? self.spec.maximumExecutionTimeSeconds : 0)""",
          "spec.maximumExecutionTimeSeconds cannot be changed while the workload is admitted"),
+]
+
+# The same of v1beta1, which has priorityClassName and priorityClassSource instead.
+OLD_CLASS_RULES = [
+    rule(f"""!({RESERVED_BEFORE})
+             || (has(oldSelf.spec.priorityClassName) == has(self.spec.priorityClassName)
+                 && (has(oldSelf.spec.priorityClassSource)
+                       ? oldSelf.spec.priorityClassSource : '')
+                    == (has(self.spec.priorityClassSource)
+                          ? self.spec.priorityClassSource : ''))""",
+         f"spec.priorityClassSource {WHILE_RESERVED}, priorityClassName not be added or removed"),
+    rule(f"""!({RESERVED_BEFORE} && has(oldSelf.spec.priorityClassName)
+               && has(self.spec.priorityClassName) && has(self.spec.priorityClassSource)
+               && self.spec.priorityClassSource == 'scheduling.k8s.io/priorityclass')
+             || oldSelf.spec.priorityClassName == self.spec.priorityClassName""",
+         f"spec.priorityClassName {WHILE_RESERVED} "
+         "(it can where priorityClassSource is kueue.x-k8s.io/workloadpriorityclass)"),
 ]
 
 WORKLOAD = kind(

@@ -55,15 +55,18 @@ func RenderChart(ctx context.Context, values map[string]any, extraArgs ...string
 	return out.Bytes(), nil
 }
 
-// InstallTutti applies crds/ and the rendered chart, without the objects that make pods, and returns
-// when the API server acts on the policies.
+// InstallTutti applies crds/ (the chart's own with the value crds.v1beta1) and the rendered chart,
+// without the objects that make pods, and returns when the API server acts on the policies.
 func (c *Cluster) InstallTutti(ctx context.Context, values map[string]any) error {
 	repo, err := RepoDir()
 	if err != nil {
 		return err
 	}
-	if err := c.ApplyFile(ctx, filepath.Join(repo, "crds")); err != nil {
-		return err
+	twoVersions, _, _ := unstructured.NestedBool(values, "crds", "v1beta1")
+	if !twoVersions {
+		if err := c.ApplyFile(ctx, filepath.Join(repo, "crds")); err != nil {
+			return err
+		}
 	}
 	minor := "v" + c.Minor + ".0"
 	_, gangs := c.PodGroups()
@@ -85,9 +88,18 @@ func (c *Cluster) InstallTutti(ctx context.Context, values map[string]any) error
 	objects := []*unstructured.Unstructured{namespace}
 	for _, object := range rendered {
 		switch object.GetKind() {
-		case "Deployment", "PodDisruptionBudget", "PersistentVolumeClaim", "CustomResourceDefinition", "Namespace",
-			"ServiceMonitor", "Job":
+		case "Deployment", "PodDisruptionBudget", "PersistentVolumeClaim", "Namespace", "ServiceMonitor", "Job":
 			continue
+		case "CustomResourceDefinition":
+			if !twoVersions {
+				continue
+			}
+			if strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion", "strategy"); strategy == "Webhook" {
+				err := unstructured.SetNestedField(object.Object, int64(c.webhookPort), "spec", "conversion", "webhook", "clientConfig", "service", "port")
+				if err != nil {
+					return err
+				}
+			}
 		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
 			if err := c.pointToLocalPort(object); err != nil {
 				return err
