@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration file: Kueue's Configuration (config.kueue.x-k8s.io/v1beta2, field names and
-// defaults of v0.19.2) and our own TuttiConfiguration as an optional second document. Strict: an
-// unknown field, a duplicate key or a wrong type is an error that names line, path and, where
-// close, the likely intended name. A field of a feature that this version doesn't have is refused
-// unless it says what is done anyway; nothing is ignored silently. Pure apart from LoadConfig.
+// The configuration file: Kueue's Configuration (config.kueue.x-k8s.io/v1beta2 or v1beta1, field
+// names and defaults of v0.19.2) and our own TuttiConfiguration as an optional second document.
+// Strict: an unknown field, a duplicate key or a wrong type is an error that names line, path and,
+// where close, the likely intended name. Every field is read and checked; what asks for a feature
+// that this version doesn't have is then refused (config_built.cc), unless it says what is done
+// anyway; nothing is ignored silently. Pure apart from LoadConfig.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "api/core.h"
+#include "api/quantity.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "engine/device_mapping.h"
@@ -30,6 +32,25 @@ enum class Mode { kObserve, kTakeover, kGreenfield };
 enum class CapacitySetting { kAuto, kRequire, kRelease, kObserve, kOff };
 enum class Steering { kNone, kPreferred, kNodeSelector };
 enum class TlsVersion { k12, k13 };
+enum class PreemptionStrategy { kLessThanOrEqualToFinalShare, kLessThanInitialShare };
+
+// metrics.customLabels[]
+struct CustomLabel {
+  enum class Source { kClusterQueue, kCohort, kLocalQueue, kWorkload };
+  std::string name;
+  std::string label_key;       // sourceLabelKey
+  std::string annotation_key;  // sourceAnnotationKey; if both are empty, `name` is the label key
+  Source source = Source::kClusterQueue;
+  std::vector<std::string> tracked_values;
+};
+
+// resources.transformations[]
+struct ResourceTransformation {
+  std::string input;
+  bool replace = false;     // Replace instead of Retain
+  std::string multiply_by;  // "" = by nothing
+  std::map<std::string, api::Quantity> outputs;
+};
 
 struct Config {
   // --- Kueue's Configuration ---
@@ -46,6 +67,7 @@ struct Config {
     bool cluster_queue_resources = false;
     bool local_queues = true;
     api::LabelSelector local_queue_selector;  // not present = every LocalQueue
+    std::vector<CustomLabel> custom_labels;
   } metrics;
 
   struct Health {
@@ -64,7 +86,15 @@ struct Config {
   } leader_election;
 
   Duration cache_sync_timeout = std::chrono::minutes(2);
+  std::map<std::string, int32_t> group_kind_concurrency;  // "Job.batch" -> workers
+  struct ClientConnection {
+    double qps = 300;  // negative = no limit
+    int32_t burst = 500;
+  } client_connection;
+
   TlsVersion tls_min_version = TlsVersion::k12;
+  std::vector<std::string> tls_cipher_suites;  // Go's names; empty = the library's choice
+  std::vector<int32_t> tls_curve_preferences;  // Go's numbers; empty = the library's choice
 
   bool manage_jobs_without_queue_name = false;
   api::LabelSelector managed_jobs_namespace_selector;  // always present
@@ -86,7 +116,47 @@ struct Config {
     int32_t backoff_max_seconds = 3600;
   } wait_for_pods_ready;
 
+  struct Integrations {
+    std::vector<std::string> frameworks = {"batch/job"};
+    std::vector<std::string> external_frameworks;  // Kind.version.group
+    std::vector<std::string> label_keys_to_copy;   // from a job to its Workload
+  } integrations;
+
+  struct MultiKueue {
+    Duration gc_interval = std::chrono::minutes(1);
+    std::string origin = "multikueue";
+    Duration worker_lost_timeout = std::chrono::minutes(15);
+    std::string dispatcher = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
+    std::vector<std::string> external_frameworks;
+    bool cluster_profile = false;      // the section has providers
+    std::optional<int32_t> step_size;  // incrementalDispatcherConfig
+  } multi_kueue;
+
+  struct FairSharing {
+    std::vector<PreemptionStrategy> strategies;  // one or two, in the order of their use
+  };
+  std::optional<FairSharing> fair_sharing;  // nothing = off
+
+  struct AdmissionFairSharing {
+    Duration usage_half_life = Duration::zero();  // zero = no memory of past usage
+    Duration usage_sampling_interval = std::chrono::minutes(5);
+    std::map<std::string, double> resource_weights;  // a resource that isn't named has 1
+  };
+  std::optional<AdmissionFairSharing> admission_fair_sharing;  // nothing = off
+
+  struct Resources {
+    bool ignore_undeclared = false;  // quotaCheckStrategy
+    std::vector<std::string> exclude_prefixes;
+    std::vector<ResourceTransformation> transformations;
+  } resources;
   std::vector<engine::DeviceClassMapping> device_mappings;
+
+  struct Retention {  // of Workloads; nothing = they are kept, zero = deleted at once
+    std::optional<Duration> after_finished;
+    std::optional<Duration> after_deactivated;  // afterDeactivatedByKueue
+  } retention;
+
+  Address visibility{"", 8082};  // bindAddress 0.0.0.0 is every address
 
   FeatureGates gates;
 
@@ -108,7 +178,7 @@ struct Config {
   int32_t max_concurrent_writes = 16;
   bool metrics_plain = false;  // metrics.bindAddress without TLS and without authentication
 
-  // What is accepted but has no effect here: logged once at start.
+  // What is accepted but has no effect here, or not the one it has elsewhere: logged once at start.
   std::vector<std::string> notes;
 };
 

@@ -195,7 +195,8 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
       {"integrations: {frameworks: [batch/job, pod]}\n",
        "integrations.frameworks[1]: 'pod': not supported by this version"},
       {"integrations: {externalFrameworks: [a.v1.b]}\n", "external frameworks: not supported"},
-      {"fairSharing: {}\n", "fairSharing: fair sharing: not supported by this version"},
+      {"fairSharing: {preemptionStrategies: [LessThanInitialShare]}\n",
+       "fairSharing: fair sharing: not supported by this version"},
       {"admissionFairSharing: {usageHalfLifeTime: 1m}\n", "admission fair sharing: not supported"},
       {"multiKueue: {origin: me}\n", "multiKueue.origin: MultiKueue: not supported"},
       {"visibilityServer: {bindPort: 1}\n",
@@ -249,7 +250,7 @@ TEST(ConfigTest, ProblemsOfOurDocumentAreNamed) {
 }
 
 TEST(ConfigTest, DocumentsMustBeKnownAndSingle) {
-  EXPECT_THAT(ParseConfig("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n", {})
+  EXPECT_THAT(ParseConfig("apiVersion: config.kueue.x-k8s.io/v1alpha1\nkind: Configuration\n", {})
                   .error()
                   .message,
               testing::HasSubstr("use config.kueue.x-k8s.io/v1beta2"));

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+
+#include "operator/config_sections.h"
+
+namespace tutti {
+
+void CheckBuilt(Section* root, Config* config) {
+  const auto refuse = [root](bool asked, const std::string& field, const std::string& feature) {
+    if (asked) {
+      root->Report(field, feature + ": not supported by this version; remove the field");
+    }
+  };
+  const auto& frameworks = config->integrations.frameworks;
+  for (size_t at = 0; at < frameworks.size(); ++at) {
+    if (frameworks[at] != "batch/job") {
+      root->Report(
+          "integrations.frameworks[" + std::to_string(at) + "]",
+          "'" + frameworks[at] + "': not supported by this version; supported is batch/job");
+    }
+  }
+  refuse(!config->integrations.external_frameworks.empty(), "integrations.externalFrameworks",
+         "external frameworks");
+  refuse(!config->integrations.label_keys_to_copy.empty(), "integrations.labelKeysToCopy",
+         "copying labels to Workloads");
+  refuse(!config->resources.exclude_prefixes.empty(), "resources.excludeResourcePrefixes",
+         "leaving resources out of the quota");
+  refuse(config->resources.ignore_undeclared, "resources.quotaCheckStrategy",
+         "ignoring undeclared resources");
+  refuse(!config->resources.transformations.empty(), "resources.transformations",
+         "resource transformations");
+  refuse(config->fair_sharing.has_value(), "fairSharing", "fair sharing");
+  refuse(config->admission_fair_sharing.has_value(), "admissionFairSharing",
+         "admission fair sharing");
+  refuse(config->retention.after_finished.has_value(),
+         "objectRetentionPolicies.workloads.afterFinished", "deleting finished Workloads");
+  refuse(config->retention.after_deactivated.has_value(),
+         "objectRetentionPolicies.workloads.afterDeactivatedByKueue",
+         "deleting deactivated Workloads");
+  refuse(!config->metrics.custom_labels.empty(), "metrics.customLabels", "custom metric labels");
+  refuse(!config->tls_cipher_suites.empty(), "tls.cipherSuites", "a list of TLS cipher suites");
+  refuse(!config->tls_curve_preferences.empty(), "tls.curvePreferences", "a list of TLS curves");
+
+  const Config::MultiKueue none;
+  const auto& multi = config->multi_kueue;
+  refuse(multi.gc_interval != none.gc_interval, "multiKueue.gcInterval", "MultiKueue");
+  refuse(multi.origin != none.origin, "multiKueue.origin", "MultiKueue");
+  refuse(multi.worker_lost_timeout != none.worker_lost_timeout, "multiKueue.workerLostTimeout",
+         "MultiKueue");
+  refuse(multi.dispatcher != none.dispatcher, "multiKueue.dispatcherName", "MultiKueue");
+  refuse(!multi.external_frameworks.empty(), "multiKueue.externalFrameworks", "MultiKueue");
+  refuse(multi.cluster_profile, "multiKueue.clusterProfile", "MultiKueue");
+  refuse(multi.step_size.has_value(), "multiKueue.incrementalDispatcherConfig", "MultiKueue");
+
+  const Config defaults;
+  refuse(config->visibility.host != defaults.visibility.host, "visibilityServer.bindAddress",
+         "the visibility server");
+  refuse(config->visibility.port != defaults.visibility.port, "visibilityServer.bindPort",
+         "the visibility server");
+
+  const auto note = [config](bool asked, const char* text) {
+    if (asked) {
+      config->notes.emplace_back(text);
+    }
+  };
+  note(!config->group_kind_concurrency.empty(),
+       "controller.groupKindConcurrency is accepted and has no effect: one thread decides, writes "
+       "run in parallel (maxConcurrentWrites)");
+  note(root->Present("clientConnection"),
+       "clientConnection is accepted and has no effect: the number of writes at the same time is "
+       "limited instead (maxConcurrentWrites)");
+  note(root->Present("waitForPodsReady") && config->wait_for_pods_ready.enabled,
+       "waitForPodsReady is accepted; this version watches that pods are placed (landing.timeout "
+       "of TuttiConfiguration), not that they become ready");
+}
+
+}  // namespace tutti
