@@ -539,10 +539,11 @@ void EngineImpl::ReleaseQuota(WorkloadId id) {
   Wake(Workload(id).queue);
   Workload(id).usage.clear();
   Workload(id).admitted = false;
+  Workload(id).evicting = false;
 }
 
 bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& admission,
-                             bool admitted, bool plan) {
+                             bool admitted, bool plan, Time reserved_at) {
   const WorkloadId id = FindOrAdd(input.id);
   WorkloadState& workload = Workload(id);
   Usage before;
@@ -560,6 +561,7 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
   workload.local_queue = LocalByKey({input.ns, input.local_queue});
   workload.queue = QueueByName(admission.cluster_queue);
   workload.admitted = admitted;
+  workload.reserved_at = std::chrono::floor<std::chrono::seconds>(reserved_at);
   workload.told = 0;
   workload.told_text = 0;
   keys_[id.value] = OrderKey{input.priority, input.queue_time, input.uid, input.id};
@@ -645,6 +647,15 @@ void EngineImpl::MarkAdmitted(const std::string& id) {
   AddToBooks(known, -1);
   Workload(known).admitted = true;
   AddToBooks(known, +1);
+}
+
+void EngineImpl::MarkEvicting(const std::string& id, bool evicting) {
+  const WorkloadId known = Find(id);
+  if (known.Valid() && Workload(known).phase == Phase::kReserved &&
+      Workload(known).evicting != evicting) {
+    Workload(known).evicting = evicting;
+    Wake(Workload(known).queue);
+  }
 }
 
 void EngineImpl::Remove(const std::string& id) {

@@ -47,11 +47,16 @@ struct WorkloadInput {
   std::string uid;  // last tie-break of the order
   std::string ns;
   std::string local_queue;
+  // For messages: uids of the Workload object and of its job (label kueue.x-k8s.io/job-uid).
+  std::string workload_uid = {};
+  std::string job_uid = {};
   int64_t priority = 0;
   Time queue_time = kNoTime;  // queue-order timestamp
   std::vector<PodSetInput> pod_sets;
   // Of the pods' claims those that all pods of the gang share (its PodGroup's, KEP-5729).
   std::vector<api::PodClaim> group_claims = {};
+  // A preemption gate is closed: it may be admitted, but nobody is preempted for it.
+  bool preemption_gated = false;
   // Problems found outside (limits, unreadable template): not empty = never admissible as it is.
   std::string misconfigured;
 };
@@ -86,9 +91,10 @@ enum class PendingReason {
   kExceedsMaxQuota,   // more than could ever be available to the ClusterQueue
   kWaitingForQuota,   // fits the maximum, not now
   kNeverFitsCluster,  // no place even on the empty cluster
-  kWaitingForCapacity,  // quota is there, a place for the whole gang is not
-  kBehindHead,          // StrictFIFO: waits for an older workload
-  kPendingEvaluation,   // not tried yet
+  kWaitingForCapacity,            // quota is there, a place for the whole gang is not
+  kWaitingForPreemptedWorkloads,  // others are being evicted for it
+  kBehindHead,                    // StrictFIFO: waits for an older workload
+  kPendingEvaluation,             // not tried yet
 };
 [[nodiscard]] std::string_view ToString(PendingReason reason);
 
@@ -98,8 +104,34 @@ struct PendingDecision {
   std::string message;  // names the missing thing and the amount
 };
 
+// Kueue's reasons of the condition Preempted.
+enum class PreemptReason {
+  kInClusterQueue,
+  kInCohortReclamation,
+  kInCohortFairSharing,
+  kInCohortReclaimWhileBorrowing,
+};
+[[nodiscard]] std::string_view ToString(PreemptReason reason);  // "InClusterQueue", …
+
+// A reserved workload that has to give way. It holds its quota and place until the caller tells
+// that its pods are gone (SetPending, Remove).
+struct PreemptDecision {
+  std::string id;
+  std::string uid;  // WorkloadInput::workload_uid
+  std::string cluster_queue;
+  // For whom.
+  std::string by;
+  std::string by_uid;  // WorkloadInput::workload_uid
+  std::string by_job_uid;
+  std::string by_cluster_queue;
+  PreemptReason reason = PreemptReason::kInClusterQueue;
+  std::string message;  // Kueue's text of the conditions Evicted and Preempted
+};
+
 struct PassResult {
   std::vector<AdmitDecision> admitted;  // in order of admission
+  // Each once: they are marked as evicting. In the order in which their preemptors were decided on.
+  std::vector<PreemptDecision> preempted;
   std::vector<PendingDecision>
       pending;  // only those whose reason or message changed since last told
   int cycles = 0;
@@ -164,11 +196,18 @@ class Engine {
   virtual void SetPending(const WorkloadInput& workload) = 0;
   // Counts the usage of an admission that exists in the API, whatever the limits say. `input` is
   // needed to reserve its place; `admitted` says whether it counts in FlavorUsage::admitted.
+  // `reserved_at`: time of its condition QuotaReserved (whole seconds count); who reserved last
+  // gives way first.
   // `plan`: look for a place for pods that are not bound yet (restart, admission by someone else);
   // false = keep what is reserved. Returns false if a place was wanted and none was found.
   virtual bool SetReserved(const WorkloadInput& input, const api::Admission& admission,
-                           bool admitted, bool plan) = 0;
+                           bool admitted, bool plan, Time reserved_at) = 0;
   virtual void MarkAdmitted(const std::string& id) = 0;
+  // Whether the eviction of a reserved workload is under way, for whatever reason. It still holds
+  // its quota and place, but will give them back, so it is the first to be counted on when others
+  // have to give way. RunPass marks those that it preempts; false = the eviction was given up.
+  // Unknown and pending workloads: nothing happens. SetReserved keeps the mark.
+  virtual void MarkEvicting(const std::string& id, bool evicting) = 0;
   // Quota back; the reservation of nodes is dropped too (bound pods stay counted by themselves).
   virtual void Remove(const std::string& id) = 0;
 

@@ -87,7 +87,10 @@ struct WorkloadState {
   QueueId queue;
   uint64_t told = 0;       // fingerprint of the reason told last; 0 = nothing
   uint64_t told_text = 0;  // hash of the message told last
+  // Of reserved ones.
   bool admitted = false;
+  bool evicting = false;
+  Time reserved_at = kNoTime;
   Usage usage;
 };
 
@@ -113,8 +116,9 @@ class EngineImpl final : public Engine {
   [[nodiscard]] const Capacity& capacity() const override { return *capacity_; }
   void SetPending(const WorkloadInput& workload) override;
   bool SetReserved(const WorkloadInput& input, const api::Admission& admission, bool admitted,
-                   bool plan) override;
+                   bool plan, Time reserved_at) override;
   void MarkAdmitted(const std::string& id) override;
+  void MarkEvicting(const std::string& id, bool evicting) override;
   void Remove(const std::string& id) override;
   PassResult RunPass(Time now) override;
   [[nodiscard]] bool NeedsPass() const override;
@@ -240,6 +244,7 @@ class EngineImpl final : public Engine {
   uint64_t reservations_ = 0;   // grows with each reservation made by a pass
   uint64_t admissions_ = 0;     // grows with each admission
   bool needs_pass_ = false;
+  Time now_ = kNoTime;  // of the pass
 };
 
 }  // namespace tutti::engine

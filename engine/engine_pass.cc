@@ -32,8 +32,9 @@ bool EngineImpl::NeedsPass() const {
   });
 }
 
-PassResult EngineImpl::RunPass(Time /*now*/) {
+PassResult EngineImpl::RunPass(Time now) {
   PassResult result;
+  now_ = now;
   EnsureTree();
   if (!NeedsPass()) {
     return result;
@@ -373,6 +374,7 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   workload.phase = Phase::kReserved;
   workload.class_key.clear();
   workload.admitted = false;
+  workload.reserved_at = std::chrono::floor<std::chrono::seconds>(now_);
   workload.told = 0;
   workload.told_text = 0;
   workload.usage = std::move(entry.assignment.usage);

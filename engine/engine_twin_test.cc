@@ -394,7 +394,7 @@ class Twin {
     held.admission = admission;
     pending_.erase(input.id);
     reserved_[input.id] = held;
-    engine_->SetReserved(input, admission, Roll(2) == 0, with_nodes_);
+    engine_->SetReserved(input, admission, Roll(2) == 0, with_nodes_, kNoTime);
     log_ += "reserved " + input.id + " in " + admission.cluster_queue + "\n";
   }
 
@@ -640,7 +640,7 @@ class Twin {
       fresh->SetCohort(cohort);
     }
     for (const auto& [id, held] : reserved_) {
-      fresh->SetReserved(held.input, held.admission, false, false);
+      fresh->SetReserved(held.input, held.admission, false, false, kNoTime);
     }
     for (int index = 0; index < 4; ++index) {
       api::LocalQueue local;

@@ -22,12 +22,28 @@ std::string_view ToString(PendingReason reason) {
       return "NeverFitsCluster";
     case PendingReason::kWaitingForCapacity:
       return "WaitingForCapacity";
+    case PendingReason::kWaitingForPreemptedWorkloads:
+      return "WaitingForPreemptedWorkloads";
     case PendingReason::kBehindHead:
       return "BehindHead";
     case PendingReason::kPendingEvaluation:
       return "PendingEvaluation";
   }
   return "PendingEvaluation";
+}
+
+std::string_view ToString(PreemptReason reason) {
+  switch (reason) {
+    case PreemptReason::kInClusterQueue:
+      return "InClusterQueue";
+    case PreemptReason::kInCohortReclamation:
+      return "InCohortReclamation";
+    case PreemptReason::kInCohortFairSharing:
+      return "InCohortFairSharing";
+    case PreemptReason::kInCohortReclaimWhileBorrowing:
+      return "InCohortReclaimWhileBorrowing";
+  }
+  return "";
 }
 
 int Severity(PendingReason reason) {
@@ -46,6 +62,7 @@ int Severity(PendingReason reason) {
       return 2;
     case PendingReason::kWaitingForCapacity:
       return 1;
+    case PendingReason::kWaitingForPreemptedWorkloads:
     case PendingReason::kBehindHead:
     case PendingReason::kPendingEvaluation:
       return 0;

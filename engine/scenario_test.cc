@@ -425,7 +425,7 @@ class Runner {
       admission.assignments.push_back(std::move(assignment));
       pod_set.count = effective.value_or(pod_set.count);
     }
-    planned_ = engine_->SetReserved(input, admission, admitted, plan);
+    planned_ = engine_->SetReserved(input, admission, admitted, plan, kNoTime);
   }
 
   void RemoveObject(const Words& words) {

@@ -224,6 +224,8 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
   // The job's own age decides, not that of the record we keep of it.
   input.uid =
       job != nullptr ? job->meta.uid : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
+  input.workload_uid = workload.meta.uid;
+  input.job_uid = workload.meta.Label(names::kJobUidLabel);
   input.queue_time = workload.meta.created;
   std::shared_ptr<const api::Job> owner;
   if (const auto found = world_.job_by_uid.find(unit.job_uid); found != world_.job_by_uid.end()) {

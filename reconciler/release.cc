@@ -257,7 +257,7 @@ void Core::WatchRunning(Unit& unit, const api::Job& job, const api::Workload& wo
     unit.unplaced_since = now_;
     // Promise the missing members a place, so that nobody else is admitted on it.
     engine_->SetReserved(ReservedInput(unit, &job, workload), *workload.status.admission,
-                         /*admitted=*/true, /*plan=*/true);
+                         /*admitted=*/true, /*plan=*/true, ReservedAt(workload));
   }
   const Time deadline = *unit.unplaced_since + options_.landing_timeout;
   if (now_ < deadline) {

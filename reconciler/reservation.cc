@@ -55,8 +55,8 @@ bool Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload&
     return true;
   }
   const bool grows = unit.in_engine != Unit::InEngine::kReserved;
-  const bool placed =
-      engine_->SetReserved(input, admission, workload.Admitted(), /*plan=*/grows && !unit.landed);
+  const bool placed = engine_->SetReserved(input, admission, workload.Admitted(),
+                                           /*plan=*/grows && !unit.landed, ReservedAt(workload));
   unit.in_engine = Unit::InEngine::kReserved;
   unit.queued_in = {unit.key.ns, workload.queue_name};
   unit.reserved_in = admission.cluster_queue;

@@ -84,6 +84,11 @@ bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision,
   return !(status == before);
 }
 
+Time ReservedAt(const api::Workload& workload) {
+  const api::Condition* reserved = api::FindCondition(workload.status.conditions, "QuotaReserved");
+  return reserved != nullptr ? reserved->last_transition : kNoTime;
+}
+
 std::string_view CoarseReason(engine::PendingReason reason) {
   switch (reason) {
     case engine::PendingReason::kMisconfigured:
@@ -94,6 +99,7 @@ std::string_view CoarseReason(engine::PendingReason reason) {
     case engine::PendingReason::kWaitingForQuota:
     case engine::PendingReason::kNeverFitsCluster:
     case engine::PendingReason::kWaitingForCapacity:
+    case engine::PendingReason::kWaitingForPreemptedWorkloads:
     case engine::PendingReason::kBehindHead:
     case engine::PendingReason::kPendingEvaluation:
       return reason::kPending;

@@ -41,6 +41,9 @@ inline constexpr std::string_view kGangRestarts = "GangRestarts";
 // Quota reserved and, as no admission checks are pending, admitted, in the same write.
 bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision, Time now);
 
+// When the condition QuotaReserved became what it is; kNoTime without one.
+[[nodiscard]] Time ReservedAt(const api::Workload& workload);
+
 // QuotaReserved=False with the reason that the API has for it, and the requests that were tried.
 bool SetPendingReason(api::WorkloadStatus& status, std::string_view reason,
                       const std::string& message,
