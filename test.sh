@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# ./test.sh [unit|e2e [PATTERN]|all] [--long]
+# ./test.sh [unit|e2e [PATTERN]|conformance [SUITE]|all] [--long]
 #
 #   unit           checks of the tree, C++ unit tests, chart tests, Go unit tests
 #   e2e [PATTERN]  tests on a real control plane; PATTERN is a regular expression on test names
-#   all            both; the default, and what CI runs
+#   conformance [SUITE]  Kueue's own specs (e2e/conformance); SUITE as in suites.txt, e.g. webhook/core
+#   all            unit and e2e; the default, and what CI runs
 #   --long         full sizes, and in the unit part also the sanitizer builds and clang-tidy
 #
 # TUTTI_K8S_MINOR is the Kubernetes minor of the control plane (default 1.36).
@@ -17,7 +18,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-usage() { sed -n '4,16p' test.sh | sed 's/^# \{0,1\}//'; }
+usage() { sed -n '4,17p' test.sh | sed 's/^# \{0,1\}//'; }
 
 tier=all pattern=. long=
 positional=()
@@ -39,13 +40,15 @@ done
 ((${#positional[@]} > 0)) && tier=${positional[0]}
 if [[ $tier == e2e && ${#positional[@]} -eq 2 ]]; then
   pattern=${positional[1]}
+elif [[ $tier == conformance ]]; then
+  suites=("${positional[@]:1}")
 elif ((${#positional[@]} > 1)); then
-  echo "test.sh: too many arguments; only e2e takes a pattern" >&2
+  echo "test.sh: too many arguments; only e2e and conformance take a name" >&2
   usage >&2
   exit 2
 fi
 case $tier in
-  unit | e2e | all) ;;
+  unit | e2e | conformance | all) ;;
   *)
     echo "test.sh: unknown tier '$tier'" >&2
     usage >&2
@@ -134,7 +137,7 @@ echo "  tools are there"
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo none)
 echo "  commit $commit, $(nproc) cores, logs in $logs"
 
-if [[ $tier != e2e ]]; then
+if [[ $tier != e2e && $tier != conformance ]]; then
   step "Checks"
   check includes python3 tools/check_includes.py
   check format bash tools/check_format.sh
@@ -145,7 +148,7 @@ step "Build (release)"
 built=1
 build_step "C++ build" "$logs/build.log" compile "$build" -DCMAKE_BUILD_TYPE=Release || built=
 
-if [[ $tier != e2e ]]; then
+if [[ $tier != e2e && $tier != conformance ]]; then
   if [[ $built ]]; then
     step "Unit tests (C++)"
     mkdir -p "$logs/unit"
@@ -153,7 +156,7 @@ if [[ $tier != e2e ]]; then
   fi
 fi
 
-if [[ $tier != e2e && $long && $built ]]; then
+if [[ $tier != e2e && $tier != conformance && $long && $built ]]; then
   step "Sanitizers and clang-tidy (long)"
   for kind in asan tsan; do
     sanitize=address,undefined
@@ -172,6 +175,7 @@ step "Test programs (Go)"
 tools_ok=1
 wanted=(controlplane kwok helm)
 [[ $tier == unit ]] && wanted=(helm)
+[[ $tier == conformance ]] && wanted=(controlplane)
 for tool in "${wanted[@]}"; do
   build_step "$tool" "$logs/tool-$tool.log" e2e/tools/build.sh "$tool" || tools_ok=
 done
@@ -184,14 +188,19 @@ counted() { # SUITE COMMAND…
 export TUTTI_E2E_LOGS=$logs/e2e
 export TUTTI_BIN=${TUTTI_BIN:-$(ls -t "$build"/tutti "$build"/operator/tutti 2>/dev/null | head -n 1 || true)}
 
-if [[ $tier != e2e && $tools_ok ]]; then
+if [[ $tier != e2e && $tier != conformance && $tools_ok ]]; then
   step "Chart tests"
   counted chart charts/test.sh
   step "Unit tests (Go)"
   counted go-unit e2e/run.sh --unit
 fi
 
-if [[ $tier != unit && $built && $tools_ok ]]; then
+if [[ $tier == conformance && $built && $tools_ok ]]; then
+  step "Kueue's own specs: ${suites[*]:-all}"
+  counted conformance e2e/conformance/run.sh "${suites[@]}"
+fi
+
+if [[ $tier != unit && $tier != conformance && $built && $tools_ok ]]; then
   step "End-to-end tests on Kubernetes ${TUTTI_K8S_MINOR:-1.36}: $pattern"
   counted e2e e2e/run.sh ${long:+--long} --suite "$pattern"
 fi

@@ -519,6 +519,25 @@ bool operator==(const Quantity& a, const Quantity& b) {
   return (a <=> b) == 0;
 }
 
+Quantity operator*(const Quantity& a, const Quantity& b) {
+  Quantity out;
+  out.format_ = a.format_;
+  if (a.IsZero() || b.IsZero()) {
+    return out;
+  }
+  Wide left = a.coefficient_;
+  Wide right = b.coefficient_;
+  out.exponent_ = a.exponent_ + b.exponent_;
+  while (DigitCount(left) + DigitCount(right) > kMaxDigits) {
+    (DigitCount(left) > DigitCount(right) ? left : right) /= 10;
+    ++out.exponent_;
+  }
+  out.coefficient_ = left * right;
+  out.scale_ = out.exponent_;
+  out.wide_ = true;
+  return out;
+}
+
 Quantity operator+(const Quantity& a, const Quantity& b) {
   Quantity out;
   out.format_ = a.IsZero() ? b.format_ : a.format_;

@@ -51,6 +51,8 @@ class Quantity {
   // opposite where a - b is computed in 64 bits.
   friend Quantity operator+(const Quantity& a, const Quantity& b);
   friend Quantity operator-(const Quantity& a, const Quantity& b);
+  // Exact up to 38 digits, printed in the form of a; beyond that the last digits are dropped.
+  friend Quantity operator*(const Quantity& a, const Quantity& b);
 
  private:
   [[nodiscard]] std::optional<int64_t> KeptAt(int32_t scale) const;  // absent: not an int64

@@ -190,6 +190,18 @@ TEST(Amounts, PrintForAPersonAndComeBackTheSame) {
   }
 }
 
+TEST(Quantity, ProductsAreExact) {
+  const auto product = [](const char* a, const char* b) {
+    return Quantity::Parse(a).value() * Quantity::Parse(b).value();
+  };
+  EXPECT_EQ(product("3", "500m"), Quantity::Parse("1500m").value());
+  EXPECT_EQ(product("2Gi", "2"), Quantity::Parse("4Gi").value());
+  EXPECT_EQ(product("2Gi", "2").ToString(), "4Gi");
+  EXPECT_EQ(product("2", "-8"), Quantity::Parse("-16").value());
+  EXPECT_TRUE(product("0", "7").IsZero());
+  EXPECT_EQ(product("9223372036854775807", "9223372036854775807").Value(), INT64_MAX);
+}
+
 TEST(Amounts, SumsSaturateAndNeverWrap) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();

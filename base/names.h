@@ -34,6 +34,9 @@ inline constexpr std::string_view kLocalQueueNameLabel = "kueue.x-k8s.io/local-q
 inline constexpr std::string_view kClusterQueueNameLabel = "kueue.x-k8s.io/cluster-queue-name";
 inline constexpr std::string_view kAdmissionGatedByAnnotation = "kueue.x-k8s.io/admission-gated-by";
 inline constexpr std::string_view kMinParallelismAnnotation = "kueue.x-k8s.io/job-min-parallelism";
+inline constexpr std::string_view kElasticJobAnnotation = "kueue.x-k8s.io/elastic-job";
+inline constexpr std::string_view kSliceReplacementAnnotation =
+    "kueue.x-k8s.io/workload-slice-replacement-for";
 inline constexpr std::string_view kStoppingAnnotation = "kueue.x-k8s.io/stopping";
 inline constexpr std::string_view kResourceInUseFinalizer = "kueue.x-k8s.io/resource-in-use";
 

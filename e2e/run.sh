@@ -70,6 +70,9 @@ esac
 run_tests() { # GO-TEST-FLAGS…
   local status=0
   go test -trimpath "$@" "${packages[@]}" || status=1
+  if [[ $part == unit ]]; then
+    (cd conformance && go test -trimpath "$@" ./...) || status=1
+  fi
   if [[ $agreement ]]; then
     (cd agreement && go test -trimpath "$@" .) || status=1
   fi

@@ -173,8 +173,24 @@ GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts) {
   return {serves("v1beta1") ? reconciler::GangApi::kV1Beta1 : reconciler::GangApi::kV1Alpha2, ""};
 }
 
+storage::LedgerStats RecordLedger(const storage::LedgerStats& now,
+                                  const storage::LedgerStats& before, Metrics& metrics) {
+  const auto add = [&](Metric metric, const Metrics::Labels& labels, uint64_t a, uint64_t b) {
+    metrics.Add(metric, labels, static_cast<double>(a - b));
+  };
+  metrics.Set(Metric::kLedgerQueued, static_cast<double>(now.queued));
+  add(Metric::kLedgerRows, {}, now.written, before.written);
+  add(Metric::kLedgerDropped, {}, now.dropped, before.dropped);
+  add(Metric::kLedgerErrors, {"open"}, now.open_errors, before.open_errors);
+  add(Metric::kLedgerErrors, {"write"}, now.write_errors, before.write_errors);
+  add(Metric::kLedgerErrors, {"corrupt"}, now.corrupt_files, before.corrupt_files);
+  return now;
+}
+
 reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   reconciler::Options options;
+  options.scheduler = config.scheduler;
+  options.resources = {config.resources.exclude_prefixes, config.resources.transformations};
   options.devices = facts.discovery.devices;
   options.volumes = facts.volumes;
   options.device_quota = config.gates.Enabled("KueueDRAIntegration");

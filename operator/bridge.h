@@ -33,6 +33,10 @@ struct ServerFacts {
   bool autoscaler = false;   // an autoscaler's API group or status was found
 };
 
+// What the ledger did between two looks, into its metrics; returns `now`.
+storage::LedgerStats RecordLedger(const storage::LedgerStats& now,
+                                  const storage::LedgerStats& before, Metrics& metrics);
+
 [[nodiscard]] reconciler::Options ToOptions(const Config& config, const ServerFacts& facts);
 // How gangs are handed over on this server, and why not natively if not.
 struct GangChoice {

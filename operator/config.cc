@@ -136,6 +136,11 @@ void ReadTutti(const yaml::Document& document, Problems* problems, Config* confi
   ledger.Text("path", &config->ledger.path);
   ledger.Span("retention", seconds(1), &config->ledger.retention);
   ledger.Finish();
+  root.Choice("webhooks", {"Auto", "Always"},
+              [config](size_t choice) { config->webhooks = static_cast<WebhookServing>(choice); });
+  Section controllers = root.Sub("controllers");
+  controllers.Bool("scheduler", &config->scheduler);
+  controllers.Finish();
   root.Int("maxConcurrentWrites", 1, 1024, &config->max_concurrent_writes);
   root.Bool("metricsPlain", &config->metrics_plain);
   root.Finish();

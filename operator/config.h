@@ -20,6 +20,7 @@
 #include "base/time.h"
 #include "engine/device_mapping.h"
 #include "operator/gates.h"
+#include "reconciler/resource_rules.h"
 
 namespace tutti {
 
@@ -31,6 +32,11 @@ struct Address {
 enum class Mode { kObserve, kTakeover, kGreenfield };
 enum class CapacitySetting { kAuto, kRequire, kRelease, kObserve, kOff };
 enum class Steering { kNone, kPreferred, kNodeSelector };
+// Whether admission webhooks are served.
+enum class WebhookServing {
+  kAuto,    // where a webhook configuration of ours exists
+  kAlways,  // from the start, for configurations that somebody else keeps
+};
 enum class TlsVersion { k12, k13 };
 enum class PreemptionStrategy { kLessThanOrEqualToFinalShare, kLessThanInitialShare };
 
@@ -42,14 +48,6 @@ struct CustomLabel {
   std::string annotation_key;  // sourceAnnotationKey; if both are empty, `name` is the label key
   Source source = Source::kClusterQueue;
   std::vector<std::string> tracked_values;
-};
-
-// resources.transformations[]
-struct ResourceTransformation {
-  std::string input;
-  bool replace = false;     // Replace instead of Retain
-  std::string multiply_by;  // "" = by nothing
-  std::map<std::string, api::Quantity> outputs;
 };
 
 struct Config {
@@ -147,7 +145,7 @@ struct Config {
   struct Resources {
     bool ignore_undeclared = false;  // quotaCheckStrategy
     std::vector<std::string> exclude_prefixes;
-    std::vector<ResourceTransformation> transformations;
+    std::vector<reconciler::ResourceTransformation> transformations;
   } resources;
   std::vector<engine::DeviceClassMapping> device_mappings;
 
@@ -175,6 +173,8 @@ struct Config {
     std::string path = "/var/lib/tutti/ledger.db";  // "" = no ledger
     Duration retention = std::chrono::hours(24 * 30);
   } ledger;
+  WebhookServing webhooks = WebhookServing::kAuto;
+  bool scheduler = true;  // controllers.scheduler; false: nothing new is admitted
   int32_t max_concurrent_writes = 16;
   bool metrics_plain = false;  // metrics.bindAddress without TLS and without authentication
 

@@ -24,12 +24,8 @@ void CheckBuilt(Section* root, Config* config) {
          "external frameworks");
   refuse(!config->integrations.label_keys_to_copy.empty(), "integrations.labelKeysToCopy",
          "copying labels to Workloads");
-  refuse(!config->resources.exclude_prefixes.empty(), "resources.excludeResourcePrefixes",
-         "leaving resources out of the quota");
   refuse(config->resources.ignore_undeclared, "resources.quotaCheckStrategy",
          "ignoring undeclared resources");
-  refuse(!config->resources.transformations.empty(), "resources.transformations",
-         "resource transformations");
   refuse(config->fair_sharing.has_value(), "fairSharing", "fair sharing");
   refuse(config->admission_fair_sharing.has_value(), "admissionFairSharing",
          "admission fair sharing");

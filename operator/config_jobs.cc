@@ -135,12 +135,12 @@ void ReadIntegrations(Section* root, bool v1beta1, Config* config) {
   section.Finish();
 }
 
-void ReadTransformations(Section* resources, std::vector<ResourceTransformation>* out) {
+void ReadTransformations(Section* resources, std::vector<reconciler::ResourceTransformation>* out) {
   std::set<std::string> inputs;
   size_t at = 0;
   for (const Json& item : resources->Items("transformations")) {
     Section section = resources->Item("transformations", at++, item);
-    ResourceTransformation rule;
+    reconciler::ResourceTransformation rule;
     section.Text("input", &rule.input);
     if (rule.input.empty()) {
       section.Report("input", "is missing");

@@ -45,6 +45,7 @@ using std::chrono::seconds;
 constexpr Duration kGuardInterval = seconds(30);
 constexpr Duration kRetryInterval = seconds(2);
 constexpr Duration kHousekeeping = seconds(10);
+constexpr Duration kQueueMetricsDelay = std::chrono::milliseconds(500);
 constexpr Duration kDrainLimit = seconds(10);
 constexpr Duration kProbeAgain = seconds(60);
 constexpr Duration kOfferInterval = seconds(30);
@@ -581,6 +582,7 @@ class Manager::Impl {
         [](const auto& row) { return row.kind == reconciler::HistoryKind::kQuotaReserved; });
     const std::chrono::duration<double> stepped = loop_.Now() - started;
     Carry(std::move(output));
+    UpdateQueueMetrics();
     if (decided) {
       const std::string_view result = admitted ? "success" : "inadmissible";
       metrics_.Observe(Metric::kPassSeconds, stepped.count());
@@ -603,6 +605,19 @@ class Manager::Impl {
         ScheduleStep();
       });
     }
+  }
+
+  void UpdateQueueMetrics() {
+    if (queue_metrics_due_) {
+      return;
+    }
+    queue_metrics_due_ = true;
+    loop_.PostAt(loop_.Now() + kQueueMetricsDelay, [this] {
+      queue_metrics_due_ = false;
+      if (!stopping_) {
+        queue_metrics_.Update(core_->world(), core_->engine(), metrics_);
+      }
+    });
   }
 
   void Carry(reconciler::Output output) {
@@ -674,25 +689,12 @@ class Manager::Impl {
     }
     loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
     events_->Flush(loop_.Now());
-    const storage::LedgerStats stats = ledger_->stats();
-    metrics_.Set(Metric::kLedgerQueued, static_cast<double>(stats.queued));
-    metrics_.Add(Metric::kLedgerRows, {},
-                 static_cast<double>(stats.written - ledger_seen_.written));
-    metrics_.Add(Metric::kLedgerDropped, {},
-                 static_cast<double>(stats.dropped - ledger_seen_.dropped));
-    metrics_.Add(Metric::kLedgerErrors, {"open"},
-                 static_cast<double>(stats.open_errors - ledger_seen_.open_errors));
-    metrics_.Add(Metric::kLedgerErrors, {"write"},
-                 static_cast<double>(stats.write_errors - ledger_seen_.write_errors));
-    metrics_.Add(Metric::kLedgerErrors, {"corrupt"},
-                 static_cast<double>(stats.corrupt_files - ledger_seen_.corrupt_files));
-    ledger_seen_ = stats;
+    ledger_seen_ = RecordLedger(ledger_->stats(), ledger_seen_, metrics_);
     if (core_.has_value()) {
       const reconciler::World& world = core_->world();
       metrics_.Set(Metric::kObjects, {"jobs"}, static_cast<double>(world.jobs.Size()));
       metrics_.Set(Metric::kObjects, {"pods"}, static_cast<double>(world.pods.Size()));
       metrics_.Set(Metric::kObjects, {"workloads"}, static_cast<double>(world.workloads.Size()));
-      queue_metrics_.Update(world, core_->engine(), metrics_);
       std::set<std::string> default_queues;
       for (const auto& [key, queue] : world.local_queues.All()) {
         if (key.name == "default") {
@@ -779,6 +781,7 @@ class Manager::Impl {
   bool stopping_ = false;
   bool released_ = false;
   bool step_scheduled_ = false;
+  bool queue_metrics_due_ = false;
   std::optional<Time> wake_at_;
   Status exit_;
 };

@@ -5,7 +5,9 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include "api/kueue.h"
 #include "api/meta.h"
 #include "engine/engine.h"
 #include "operator/config.h"
@@ -18,12 +20,23 @@ class QueueMetrics {
  public:
   explicit QueueMetrics(const Config::MetricsSection& config) : config_(config) {}
 
-  // Sets what exists and drops the series of LocalQueues that are gone.
+  // Sets what exists and drops the series that it set before and that have no reason any more. A
+  // reader in between sees the old or the new value of a series, never none.
   void Update(const reconciler::World& world, const engine::Engine& engine, Metrics& metrics);
 
  private:
+  struct Series {
+    Metric metric;
+    std::vector<std::string> labels;
+    friend auto operator<=>(const Series&, const Series&) = default;
+  };
+
+  void Set(Metric metric, std::vector<std::string> labels, double value, Metrics& metrics);
+  void Quotas(const api::ClusterQueue& queue, const engine::QueueReport& report, Metrics& metrics);
+
   const Config::MetricsSection config_;
-  std::set<api::ObjectKey> local_queues_;
+  std::set<Series> known_;    // of the update before
+  std::set<Series> present_;  // of the one under way
 };
 
 }  // namespace tutti

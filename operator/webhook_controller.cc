@@ -36,7 +36,12 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
       : config(own_config), deps(std::move(dependencies)) {
     options.secret = {config.ns, config.internal_certs.webhook_secret};
     options.service = config.internal_certs.webhook_service;
+    if (config.webhooks == WebhookServing::kAlways) {
+      not_ready = "webhooks: not served yet";
+    }
     rules.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
+    rules.partial_admission = config.gates.Enabled("PartialAdmission");
+    rules.elastic_jobs = config.gates.Enabled("ElasticJobsViaWorkloadSlices");
     rules.own_user =
         "system:serviceaccount:" + config.ns + ":" + std::string(names::kServiceAccount);
   }
@@ -63,7 +68,7 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
 
   void Trouble(const Error& error) {
     log::Warn("webhook certificates", {{"error", error.message}});
-    if (!found.empty()) {
+    if (!found.empty() || config.webhooks == WebhookServing::kAlways) {
       Say("webhooks: " + error.message);  // the API server counts on us
     }
     Later(kRetryInterval);
@@ -140,7 +145,7 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
   }
 
   void OnConfigurations() {
-    if (found.empty()) {
+    if (found.empty() && config.webhooks == WebhookServing::kAuto) {
       Say("");  // nobody calls us
       Later(kLookInterval);
       return;

@@ -83,6 +83,17 @@ TEST_F(WebhookControllerTest, WithoutAConfigurationNothingIsServedOrWritten) {
   EXPECT_EQ(executor_.Writes(), 0U);
 }
 
+TEST_F(WebhookControllerTest, AlwaysMeansWithoutAConfigurationOfOurs) {
+  config_.webhooks = WebhookServing::kAlways;
+  config_.internal_certs.enabled = false;
+  config_.webhook.cert_dir = "/nonexistent";
+  auto controller = Start();
+  EXPECT_NE(controller->NotReady(), "");  // the API server may call as soon as we are ready
+  loop_.Advance(seconds(1));
+  EXPECT_NE(controller->port(), 0);
+  EXPECT_NE(controller->NotReady(), "");  // no certificate there
+}
+
 TEST_F(WebhookControllerTest, LeaderMakesCertificatesAndPublishesThem) {
   Install();
   auto controller = Start();

@@ -40,7 +40,7 @@ Json ResponseOf(const std::string& uid, const Verdict& verdict) {
     response.Set(
         "status",
         Json::Obj(
-            {{"status", "Failure"}, {"reason", "Invalid"}, {"code", 422}, {"message", message}}));
+            {{"status", "Failure"}, {"reason", "Forbidden"}, {"code", 403}, {"message", message}}));
   } else if (!verdict.patch.AsArray().empty()) {
     response.Set("patchType", "JSONPatch");
     response.Set("patch", EncodeBase64(verdict.patch.Dump()));

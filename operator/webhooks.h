@@ -18,8 +18,11 @@ namespace tutti::webhooks {
 struct Rules {
   std::string own_user;  // system:serviceaccount:<namespace>:<name>
   bool manage_jobs_without_queue_name = false;
-  bool pod_groups = false;         // the server knows spec.schedulingGroup
-  bool partial_admission = false;  // else minCount is taken out of new Workloads
+  bool pod_groups = false;  // the server knows spec.schedulingGroup
+  // Gate PartialAdmission; off: minCount is taken out of new Workloads.
+  bool partial_admission = false;
+  // Gate ElasticJobsViaWorkloadSlices: a pod set may shrink while quota is reserved.
+  bool elastic_jobs = false;
   // Whether the namespace has a LocalQueue named "default"; thread-safe. Not set = never.
   std::function<bool(const std::string& ns)> has_default_queue;
 };

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::string_view kPrebuilt = "kueue.x-k8s.io/prebuilt-workload-name";
 constexpr std::string_view kEqualCompletions = "kueue.x-k8s.io/job-completions-equal-parallelism";
-constexpr std::string_view kElastic = "kueue.x-k8s.io/elastic-job";
 
 const std::string& Label(const Json& object, std::string_view key) {
   return object["metadata"]["labels"][key].AsString();
@@ -82,9 +81,9 @@ class JobCheck {
     Prebuilt();
     MinParallelism();
     EqualCompletions();
-    if (update_ &&
-        (Annotation(job_, kElastic) == "true") != (Annotation(old_, kElastic) == "true")) {
-      Say(Field("annotations", kElastic) + "can be set only at creation");
+    if (update_ && (Annotation(job_, names::kElasticJobAnnotation) == "true") !=
+                       (Annotation(old_, names::kElasticJobAnnotation) == "true")) {
+      Say(Field("annotations", names::kElasticJobAnnotation) + "can be set only at creation");
     }
     CheckGates(request_, &problems_);
     return std::move(problems_);

@@ -197,9 +197,12 @@ void CheckPodSets(const Json& workload, Problems* problems) {
   }
 }
 
-void CheckAdmission(const Json& workload, Problems* problems) {
+void CheckAdmission(const Json& workload, const Json& old, Problems* problems) {
   const Json& admission = workload["status"]["admission"];
-  if (ConditionTrue(workload, "QuotaReserved") && admission.IsNull()) {
+  // One that was like this already goes through, so that it can be repaired or removed.
+  const bool was_missing =
+      ConditionTrue(old, "QuotaReserved") && old["status"]["admission"].IsNull();
+  if (ConditionTrue(workload, "QuotaReserved") && admission.IsNull() && !was_missing) {
     problems->push_back("status.admission: must be set while the condition QuotaReserved is True");
   }
   const auto pod_sets = ByName(workload["spec"]["podSets"]);
@@ -273,20 +276,68 @@ Json WithoutTopology(const Json& admission) {
   return copy;
 }
 
-void CheckWorkloadUpdate(const Json& now, const Json& old, Problems* problems) {
-  const bool reserved = ConditionTrue(old, "QuotaReserved");
-  if (reserved && !(now["spec"]["podSets"] == old["spec"]["podSets"])) {
-    problems->push_back("spec.podSets: cannot be changed while quota is reserved");
+bool Elastic(const Json& workload) {
+  return workload["metadata"]["annotations"][names::kElasticJobAnnotation].AsString() == "true";
+}
+
+// Equal but for counts that became smaller.
+bool SameOrSmaller(const Json& now, const Json& old) {
+  const auto& list = now.AsArray();
+  const auto& old_list = old.AsArray();
+  if (list.size() != old_list.size()) {
+    return false;
   }
+  for (size_t i = 0; i < list.size(); ++i) {
+    Json with_old_count = list[i];
+    with_old_count.Set("count", old_list[i]["count"]);
+    if (!(with_old_count == old_list[i]) ||
+        list[i]["count"].AsInt(1) > old_list[i]["count"].AsInt(1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Pod sets of an elastic workload that are smaller now than when they were admitted.
+std::set<std::string> ScaledDown(const Json& workload) {
+  std::set<std::string> found;
+  if (!Elastic(workload)) {
+    return found;
+  }
+  const auto pod_sets = ByName(workload["spec"]["podSets"]);
+  for (const Json& assignment : workload["status"]["admission"]["podSetAssignments"].AsArray()) {
+    const auto pod_set = pod_sets.find(assignment["name"].AsString());
+    const int64_t count = pod_set == pod_sets.end() ? 0 : (*pod_set->second)["count"].AsInt(1);
+    if (assignment["count"].AsInt() > count) {
+      found.insert(assignment["name"].AsString());
+    }
+  }
+  return found;
+}
+
+void CheckReclaimableUpdate(const Json& now, const Json& old, Problems* problems) {
+  const bool reserved = ConditionTrue(old, "QuotaReserved");
+  const std::set<std::string> smaller = ScaledDown(now);
   const auto reclaimable = ByName(now["status"]["reclaimablePods"]);
   for (const Json& entry : old["status"]["reclaimablePods"].AsArray()) {
     const auto found = reclaimable.find(entry["name"].AsString());
     const int64_t count = found == reclaimable.end() ? 0 : (*found->second)["count"].AsInt();
-    if (reserved && ConditionTrue(now, "QuotaReserved") && count < entry["count"].AsInt()) {
+    if (reserved && ConditionTrue(now, "QuotaReserved") && count < entry["count"].AsInt() &&
+        smaller.count(entry["name"].AsString()) == 0) {
       problems->push_back("status.reclaimablePods[" + entry["name"].AsString() +
                           "].count: cannot become smaller while quota is reserved");
     }
   }
+}
+
+void CheckWorkloadUpdate(const Json& now, const Json& old, const Rules& rules, Problems* problems) {
+  const Json& pod_sets = now["spec"]["podSets"];
+  const Json& old_pod_sets = old["spec"]["podSets"];
+  if (ConditionTrue(old, "QuotaReserved") && !(pod_sets == old_pod_sets) &&
+      !(rules.elastic_jobs && SameOrSmaller(pod_sets, old_pod_sets))) {
+    problems->push_back("spec.podSets: cannot be changed while quota is reserved");
+  }
+  CheckReclaimableUpdate(now, old, problems);
   const Json& admission = now["status"]["admission"];
   const Json& old_admission = old["status"]["admission"];
   if (!admission.IsNull() && !old_admission.IsNull() &&
@@ -304,7 +355,10 @@ void CheckWorkloadUpdate(const Json& now, const Json& old, Problems* problems) {
     }
   }
   const std::string& cluster = now["status"]["clusterName"].AsString();
-  if (!cluster.empty() && old["status"]["clusterName"].AsString().empty()) {
+  const bool replaces =
+      rules.elastic_jobs &&
+      !now["metadata"]["annotations"][names::kSliceReplacementAnnotation].AsString().empty();
+  if (!cluster.empty() && old["status"]["clusterName"].AsString().empty() && !replaces) {
     bool nominated = false;
     for (const Json& name : old["status"]["nominatedClusterNames"].AsArray()) {
       nominated = nominated || name.AsString() == cluster;
@@ -405,7 +459,7 @@ Verdict ValidateResourceFlavor(const Request& request, const Rules& /*rules*/) {
   return verdict;
 }
 
-Verdict ValidateWorkload(const Request& request, const Rules& /*rules*/) {
+Verdict ValidateWorkload(const Request& request, const Rules& rules) {
   Verdict verdict;
   if (BeingDeleted(request)) {
     return verdict;
@@ -416,11 +470,11 @@ Verdict ValidateWorkload(const Request& request, const Rules& /*rules*/) {
   AddProblem(decoded ? decoded->problem : decoded.error().message, &problems);
   CheckPodSets(workload, &problems);
   CheckGates(request, &problems);
-  CheckAdmission(workload, &problems);
+  CheckAdmission(workload, *request.old_object, &problems);
   CheckReclaimable(workload, &problems);
   CheckPodSetUpdates(workload, &problems);
   if (request.IsUpdate()) {
-    CheckWorkloadUpdate(workload, *request.old_object, &problems);
+    CheckWorkloadUpdate(workload, *request.old_object, rules, &problems);
   }
   return verdict;
 }

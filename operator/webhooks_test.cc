@@ -64,7 +64,7 @@ std::string DenialOf(const Json& response) {
   if (response["allowed"].AsBool()) {
     return "";
   }
-  EXPECT_EQ(response["status"]["code"].AsInt(), 422);
+  EXPECT_EQ(response["status"]["code"].AsInt(), 403);
   return response["status"]["message"].AsString();
 }
 
@@ -482,6 +482,39 @@ TEST(WebhooksTest, ReclaimedPodsStayReclaimedWhileReserved) {
   EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", after, before})),
               testing::HasSubstr("cannot become smaller"));
   EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", before, after})), "");
+}
+
+TEST(WebhooksTest, ElasticWorkloadsMayShrinkWhileReserved) {
+  const std::string path = "/validate-kueue-x-k8s-io-v1beta2-workload";
+  const auto of = [](int count, const char* reclaimed) {
+    Json workload = Workload(
+        "[{\"name\":\"main\",\"count\":" + std::to_string(count) + ",\"template\":{}}]", kReserved);
+    workload.At("metadata").Set("annotations", P(R"({"kueue.x-k8s.io/elastic-job":"true"})"));
+    workload.At("status").At("admission").At("podSetAssignments").MutableArray()[0].Set("count", 2);
+    workload.At("status").Set("reclaimablePods", P(reclaimed));
+    return workload;
+  };
+  constexpr const char* kOne = R"([{"name":"main","count":1}])";
+  Rules elastic = OurRules();
+  elastic.elastic_jobs = true;
+  EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", of(1, kOne), of(2, kOne)}, elastic)), "");
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", of(2, kOne), of(1, kOne)}, elastic)),
+              testing::HasSubstr("spec.podSets: cannot be changed"));
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", of(1, kOne), of(2, kOne)})),
+              testing::HasSubstr("spec.podSets: cannot be changed"));
+  // Reclaimed pods are counted anew for the smaller set, and only then.
+  EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", of(1, "[]"), of(1, kOne)}, elastic)), "");
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", of(2, "[]"), of(2, kOne)}, elastic)),
+              testing::HasSubstr("cannot become smaller"));
+}
+
+TEST(WebhooksTest, AReservationWithoutAdmissionCanBeRepairedButNotMade) {
+  const std::string path = "/validate-kueue-x-k8s-io-v1beta2-workload";
+  const Json broken =
+      Workload(kMain, R"({"conditions":[{"type":"QuotaReserved","status":"True","reason":"x"}]})");
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", broken, Workload(kMain)})),
+              testing::HasSubstr("status.admission: must be set"));
+  EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", broken, broken})), "");
 }
 
 TEST(WebhooksTest, MinCountGoesWithoutPartialAdmission) {

@@ -332,7 +332,7 @@ Output Core::Step(Time now) {
         ReconcileUnit(found->second);
       }
     }
-    if (engine_->NeedsPass()) {
+    if (options_.scheduler && engine_->NeedsPass()) {
       RunPass();
     }
     ReconcileQueues();
@@ -426,7 +426,8 @@ std::optional<Time> Core::NextWake() const {
 }
 
 bool Core::Busy() const {
-  return synced_ && (!dirty_units_.empty() || capacity_modes_stale_ || engine_->NeedsPass());
+  return synced_ && (!dirty_units_.empty() || capacity_modes_stale_ ||
+                     (options_.scheduler && engine_->NeedsPass()));
 }
 
 std::string Core::SanityCheck() const {

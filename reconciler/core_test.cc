@@ -50,6 +50,29 @@ TEST(CoreTest, AJobThatFitsRunsAndItsQuotaGoesToTheNext) {
   EXPECT_EQ(cluster.Check(), "");
 }
 
+TEST(CoreTest, WithoutASchedulerNothingIsAdmittedAndWhatHoldsQuotaGivesItBack) {
+  Options options = TestOptions();
+  options.scheduler = false;
+  World world(options);
+  Cluster& cluster = world.cluster;
+  cluster.Submit({.name = "first", .pods = 1, .runs_for = 1s});
+  cluster.Run(5s);
+  EXPECT_TRUE(cluster.Suspended("team-a", "first"));
+  EXPECT_EQ(cluster.Condition(cluster.WorkloadOf("team-a", "first"), "QuotaReserved"), "");
+  EXPECT_EQ(cluster.Check(), "");
+}
+
+TEST(CoreTest, WithoutASchedulerAMissingQueueIsToldAllTheSame) {
+  Options options = TestOptions();
+  options.scheduler = false;
+  World world(options);
+  Cluster& cluster = world.cluster;
+  cluster.AddNamespace("team-b");
+  cluster.Submit({.name = "lost", .ns = "team-b", .pods = 1, .runs_for = 1s});
+  cluster.Run(5s);
+  EXPECT_EQ(cluster.Condition(cluster.WorkloadOf("team-b", "lost"), "QuotaReserved"), "False");
+}
+
 TEST(CoreTest, AWaitingJobIsToldWhatIsMissing) {
   World world;
   Cluster& cluster = world.cluster;

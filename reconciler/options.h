@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "engine/device_mapping.h"
 #include "engine/engine.h"
+#include "reconciler/resource_rules.h"
 
 namespace tutti::reconciler {
 
@@ -67,6 +68,9 @@ struct Options {
   // metav1.LabelSelector over namespaces whose jobs are managed.
   api::LabelSelector managed_namespaces;
   bool manage_jobs_without_queue_name = false;
+
+  ResourceRules resources;
+  bool scheduler = true;  // false: nothing new is admitted; quota is held and given back as ever
 
   Duration landing_timeout = std::chrono::seconds(60);
   // Once a first pod is bound, the rest of the gang has this long.

@@ -140,7 +140,7 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
   for (const engine::PodSetInput& pod_set : input.pod_sets) {
     key += "|" + pod_set.name + ":" + std::to_string(pod_set.count) + "@" +
            std::to_string(reinterpret_cast<uintptr_t>(pod_set.shape.get()));
-    if (pod_set.requests != pod_set.shape->requests) {  // devices
+    if (pod_set.requests != pod_set.shape->requests) {  // devices, rules
       for (const auto& [resource, amount] : pod_set.requests) {
         key += "," + resource + "=" + std::to_string(amount);
       }
@@ -152,6 +152,14 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
     unit.queued_in = {unit.key.ns, workload.queue_name};
     unit.engine_key = std::move(key);
     DirtyLocal({unit.key.ns, workload.queue_name});
+  }
+  if (!options_.scheduler) {
+    // No pass tells it; what stands in the way before any decision is told all the same.
+    auto why = engine_->WhyPending(input.id);
+    if (why.has_value() && CoarseReason(why->reason) == reason::kInadmissible) {
+      unit.pending_since = now_;
+      unit.pending = std::move(*why);
+    }
   }
   WritePendingReason(unit, workload);
 }
@@ -271,7 +279,7 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
         input.misconfigured = shaped.problem;
       }
     }
-    pod_set.requests = pod_set.shape->requests;
+    pod_set.requests = ApplyResourceRules(options_.resources, pod_set.shape->requests);
     ChargeDevices(unit, input.group_claims, pod_set, input.misconfigured);
     input.pod_sets.push_back(std::move(pod_set));
   }

@@ -242,10 +242,11 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
                        double value) {
     out_.metrics.push_back({MetricSample::Op::kSet, name, std::move(labels), value});
   };
-  set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "active"}},
-      report.pending);
+  // As Kueue counts: what has been tried is parked, but for StrictFIFO, which tries its head again.
+  const int32_t in_line = health.active && queue->strict_fifo ? report.pending : 0;
+  set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "active"}}, in_line);
   set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "inadmissible"}},
-      pending - report.pending);
+      pending - in_line);
   set("kueue_reserving_active_workloads", {{"cluster_queue", key.name}}, report.reserving);
   set("kueue_admitted_active_workloads", {{"cluster_queue", key.name}}, report.admitted);
   for (const char* name : {"active", "pending", "terminating"}) {

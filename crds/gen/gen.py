@@ -5,6 +5,8 @@ v1beta1 beside it, and the same bytes in charts/tutti/files/.
 
   gen.py          write the files
   gen.py --check  write nothing; fail if a file differs from what would be written
+  gen.py --for-webhooks DIR   both versions, without the rules that the webhooks check as Kueue's
+                              do: for Kueue's own specs, which look for the webhooks' answers
 
 Python 3 standard library only. Output depends on kinds.py alone and is byte-stable.
 """
@@ -18,6 +20,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import kinds  # noqa: E402
+import schema  # noqa: E402
 import v1beta1  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -98,7 +101,11 @@ def conversion(kind):
             "webhook": {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}}
 
 
-def crd(kind, both):
+def crd(kind, both, for_webhooks=False):
+    return schema.without_marks(marked_crd(kind, both), for_webhooks)
+
+
+def marked_crd(kind, both):
     spec = {
         "group": "kueue.x-k8s.io",
         "scope": kind["scope"],
@@ -127,10 +134,10 @@ def crd(kind, both):
     }
 
 
-def files(both):
+def files(both, for_webhooks=False):
     for kind in kinds.KINDS:
         lines = []
-        emit(crd(kind, both), 0, lines)
+        emit(crd(kind, both, for_webhooks), 0, lines)
         body = HEAD + "\n".join(lines) + "\n"
         # What a client-side apply would store: compact JSON.
         stored = len(json.dumps(crd(kind, both), separators=(",", ":")))
@@ -140,6 +147,12 @@ def files(both):
 
 
 def main():
+    if sys.argv[1:2] == ["--for-webhooks"] and len(sys.argv) == 3:
+        target = pathlib.Path(sys.argv[2])
+        target.mkdir(parents=True, exist_ok=True)
+        for name, body in files(both=True, for_webhooks=True):
+            (target / name).write_text(body)
+        return
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         sys.exit(__doc__)

@@ -62,7 +62,7 @@ def quota_resource(parent_field, lending_rule):
                 || !{well_formed('self.nominalQuota')}
                 || {lending}.compareTo({nominal}) <= 0""",
             "lendingLimit must be at most nominalQuota: lower lendingLimit or raise nominalQuota",
-            field_path=".lendingLimit",
+            field_path=".lendingLimit", webhook=True,
         ))
     return obj("", {
         "*name": text("Resource name, such as cpu or nvidia.com/gpu.", maximum=317),
@@ -95,24 +95,25 @@ def resource_groups(parent_field, lending_rule):
             rule("""self.flavors.all(f, size(f.resources) != size(self.coveredResources)
                       || self.coveredResources.all(i, r, f.resources[i].name == r))""",
                  "flavors[].resources must name the same resources as coveredResources in the "
-                 "same order"),
+                 "same order", webhook=True),
             rule("size(self.flavors) * size(self.coveredResources) <= 512",
-                 "flavors times coveredResources must be at most 512: split the group"),
+                 "flavors times coveredResources must be at most 512: split the group",
+                 webhook=True),
         ]),
         maximum=16, cel=[
             rule("self.map(g, size(g.flavors)).sum() <= 256",
-                 "resourceGroups must have at most 256 flavors in all"),
+                 "resourceGroups must have at most 256 flavors in all", webhook=True),
             rule("self.map(g, size(g.coveredResources)).sum() <= 256",
-                 "resourceGroups must have at most 256 coveredResources in all"),
+                 "resourceGroups must have at most 256 coveredResources in all", webhook=True),
         ])
 
 
-def needs_parent(limit, field):
+def needs_parent(limit, field, webhook=True):
     return rule(
         f"""has(self.{field}) || !has(self.resourceGroups) || self.resourceGroups.all(g,
               g.flavors.all(f, f.resources.all(r, !has(r.{limit}))))""",
         f"{limit} has no meaning without a cohort: set {field} or remove {limit}",
-        field_path=".resourceGroups")
+        field_path=".resourceGroups", webhook=webhook)
 
 
 def fair_sharing():
@@ -124,7 +125,7 @@ def fair_sharing():
             cel=[rule(
                 f"{well_formed('self')} && ({q}.compareTo(quantity('0')) == 0 "
                 f"|| {q}.isGreaterThan(quantity('1n')))",
-                "weight must be 0 or a quantity greater than 1n (10^-9)")]),
+                "weight must be 0 or a quantity greater than 1n (10^-9)", webhook=True)]),
     })
 
 
@@ -169,7 +170,7 @@ ADMISSION_CHECK = kind(
 
 def quota_rules(parent_field):
     """Rules of a ClusterQueue's spec, by the name of the field with its cohort."""
-    return [needs_parent("borrowingLimit", parent_field),
+    return [needs_parent("borrowingLimit", parent_field, webhook=False),
             needs_parent("lendingLimit", parent_field),
             rule("""has(self.concurrentAdmissionPolicy)
                         == has(oldSelf.concurrentAdmissionPolicy)
@@ -486,13 +487,15 @@ def topology_assignment():
         }, cel=[
             rule("""!has(self.podCounts.individual)
                       || size(self.podCounts.individual) == self.domainCount""",
-                 "podCounts.individual must have domainCount entries"),
+                 "podCounts.individual must have length equal to domainCount"),
             rule("""self.valuesPerLevel.all(x, !has(x.individual)
                       || size(x.individual.roots) == self.domainCount)""",
-                 "valuesPerLevel[].individual.roots must have domainCount entries"),
+                 "valuesPerLevel.individual, if set, must have roots of length equal to domainCount "
+                 "of this TopologyAssignmentSlice"),
         ]), maximum=1000),
     }, cel=[rule("self.slices.all(x, size(x.valuesPerLevel) == size(self.levels))",
-                 "slices[].valuesPerLevel must have one entry for each of levels")])
+                 "valuesPerLevel must have the same length as the number of levels in this "
+             "TopologyAssignment")])
 
 
 def is_true(who, condition):

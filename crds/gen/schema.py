@@ -22,14 +22,39 @@ QUANTITY_LENGTH = 64
 MAX_INT64 = 9223372036854775807
 
 
-def rule(expr, message, message_expression=None, field_path=None):
-    """One x-kubernetes-validations entry."""
+def rule(expr, message, message_expression=None, field_path=None, webhook=False):
+    """One x-kubernetes-validations entry. `webhook`: Kueue has this rule in its webhook and not in
+    its CRDs; ours has it in both."""
     out = {"rule": " ".join(expr.split()), "message": message}
     if message_expression:
         out["messageExpression"] = " ".join(message_expression.split())
     if field_path:
         out["fieldPath"] = field_path
+    if webhook:
+        out[WEBHOOK] = True
     return out
+
+
+# Marks a rule that the webhooks check as well; not a part of the CRD.
+WEBHOOK = "_webhook"
+
+
+def without_marks(node, drop_marked):
+    """A copy without the marks and, if asked for, without the marked rules."""
+    if isinstance(node, dict):
+        out = {}
+        for key, item in node.items():
+            if key == WEBHOOK:
+                continue
+            if key == "x-kubernetes-validations":
+                item = [r for r in item if not (drop_marked and r.get(WEBHOOK))]
+                if not item:
+                    continue
+            out[key] = without_marks(item, drop_marked)
+        return out
+    if isinstance(node, list):
+        return [without_marks(item, drop_marked) for item in node]
+    return node
 
 
 def _node(d, node, cel=None, default=None):
@@ -165,6 +190,7 @@ def amount(field, d):
             rule(
                 f"!{well_formed('self')} || !{q}.isLessThan(quantity('0'))",
                 f"{field} must not be negative: use 0 or more",
+                webhook=True,
             ),
             rule(
                 f"{well_formed('self')} && {q}.isLessThan(quantity('{MAX_INT64}'))",
@@ -220,6 +246,7 @@ def label_selector(d):
                             """(self.operator in ['In', 'NotIn'])
                                == (has(self.values) && size(self.values) > 0)""",
                             "values must be given where operator is In or NotIn, and only there",
+                            webhook=True,
                         ),
                     ],
                 ),
