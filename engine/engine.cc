@@ -154,9 +154,11 @@ void Put(std::string& key, const api::PodShape& shape) {
   }
 }
 
-// Everything about a workload's pods that can influence a decision or its text.
+// Everything about a workload, but its place among equals, that can influence a decision or its
+// text.
 std::string ClassKey(const WorkloadInput& input) {
   std::string key;
+  Put(key, input.priority);
   for (const api::PodClaim& claim : input.group_claims) {
     Put(key, claim.name);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The waiting workloads of one ClusterQueue. Order: higher priority, older queue time, uid, id.
-// Equal workloads (same pod sets) form a class: what one of them was told in a state is true for
-// all, so a class is tried once and then parked until something relevant changes. Everything here
-// is O(log n) except where said.
+// Equal workloads (same pod sets and priority) form a class: what one of them was told in a state
+// is true for all, so a class is tried once and then parked until something relevant changes.
+// Everything here is O(log n) except where said.
 #pragma once
 
 #include <cstdint>

@@ -183,7 +183,7 @@ QuotaTree::Level QuotaTree::LowestSubtreeThatFits(NodeId queue, FlavorResourceId
   if (!at.Valid()) {
     return {0, false};
   }
-  if (amount == 0 || own.usage + amount <= own.limits.nominal) {
+  if (own.usage + amount <= own.limits.nominal) {
     return {0, true};
   }
   Amount remaining = amount - own.LocalAvailable();
