@@ -53,10 +53,11 @@ type result struct {
 	passed        int
 	failed        []spec
 	notApplicable []spec // whether they failed or not
+	notRun        int    // left out, or the run ended before
 	broken        string // the suite itself did not come up
 }
 
-func (r result) total() int { return r.passed + len(r.failed) + len(r.notApplicable) }
+func (r result) total() int { return r.passed + len(r.failed) + len(r.notApplicable) + r.notRun }
 
 func main() {
 	if len(os.Args) < 2 {
@@ -133,6 +134,7 @@ func read(suite, file string, reasons []reason) (result, error) {
 					r.broken = s.LeafNodeType + ": " + s.Failure.Message
 				}
 			case s.State == "skipped" || s.State == "pending":
+				r.notRun++
 			case explain(suite, s, reasons).notApplicable:
 				r.notApplicable = append(r.notApplicable, s)
 			case s.failed():
@@ -207,8 +209,8 @@ The integration specs of Kueue v0.19.2 (` + "`test/integration/singlecluster`" +
 "Not applicable": the spec needs Kueue inside the test's own process. "With Kueue": passed when the
 same harness runs Kueue's own packages as the separate process.
 
-| Suite | Specs | Passed | Failed | Not applicable | With Kueue |
-|---|---|---|---|---|---|
+| Suite | Specs | Passed | Failed | Not applicable | Not run | With Kueue |
+|---|---|---|---|---|---|---|
 `)
 	var failures, others strings.Builder
 	var sum result
@@ -217,21 +219,23 @@ same harness runs Kueue's own packages as the separate process.
 		name := strings.ReplaceAll(suite, "/", "-") + ".json"
 		r, err := read(suite, filepath.Join(dir, "tutti", name), reasons)
 		if err != nil {
-			fmt.Printf("| %s | not run | | | | |\n", suite)
+			fmt.Printf("| %s | not run yet | | | | | |\n", suite)
 			continue
 		}
 		with := "not run"
 		if k, err := read(suite, filepath.Join(dir, "kueue", name), nil); err == nil {
 			with = fmt.Sprint(k.passed, " of ", k.total())
 		}
-		fmt.Printf("| %s | %d | %d | %d | %d | %s |\n", suite, r.total(), r.passed, len(r.failed), len(r.notApplicable), with)
+		fmt.Printf("| %s | %d | %d | %d | %d | %d | %s |\n", suite, r.total(), r.passed, len(r.failed), len(r.notApplicable), r.notRun, with)
 		passed += r.passed
+		sum.notRun += r.notRun
 		sum.failed = append(sum.failed, r.failed...)
 		sum.notApplicable = append(sum.notApplicable, r.notApplicable...)
 		list(&failures, suite, r.failed, reasons)
 		list(&others, suite, r.notApplicable, reasons)
 	}
-	fmt.Printf("| **all** | %d | %d | %d | %d | |\n", passed+len(sum.failed)+len(sum.notApplicable), passed, len(sum.failed), len(sum.notApplicable))
+	sum.passed = passed
+	fmt.Printf("| **all** | %d | %d | %d | %d | %d | |\n", sum.total(), passed, len(sum.failed), len(sum.notApplicable), sum.notRun)
 	fmt.Printf("\n## Failing\n%s\n## Not applicable\n%s", orNone(failures.String()), orNone(others.String()))
 	return nil
 }

@@ -34,7 +34,7 @@ func TestSpecsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What is not applicable counts neither as passed nor as failed, whatever came of it.
-	if r.passed != 1 || len(r.failed) != 1 || len(r.notApplicable) != 1 || r.total() != 3 {
+	if r.passed != 1 || len(r.failed) != 1 || len(r.notApplicable) != 1 || r.notRun != 1 || r.total() != 4 {
 		t.Errorf("got %d passed, %d failed, %d not applicable", r.passed, len(r.failed), len(r.notApplicable))
 	}
 	if why := explain("scheduler", r.failed[0], reasons).text; why != "not yet" {

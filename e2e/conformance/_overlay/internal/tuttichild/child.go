@@ -70,6 +70,9 @@ func Start(ctx context.Context, options Options) (*Child, error) {
 		return nil, err
 	}
 	c := &Child{ctx: ctx, options: options, record: r, dir: dir, gates: maps.Clone(r.Gates)}
+	if c.gates == nil {
+		c.gates = map[string]bool{}
+	}
 	if err := os.WriteFile(c.path("kubeconfig"), options.Kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
@@ -102,8 +105,13 @@ func (c *Child) launch() error {
 	if level := os.Getenv("TUTTI_CONFORMANCE_LEVEL"); level != "" {
 		args = append(args, "--zap-log-level="+level)
 	}
-	if gates := gatesFlag(c.gates); gates != "" {
-		args = append(args, "--feature-gates="+gates)
+	gates := maps.Clone(c.gates)
+	if len(c.record.Frameworks) > 0 && !c.record.PodsReady {
+		// The suite's job reconcilers do without; the default Configuration has it on.
+		gates["DisableWaitForPodsReady"] = true
+	}
+	if flag := gatesFlag(gates); flag != "" {
+		args = append(args, "--feature-gates="+flag)
 	}
 	logs := os.Getenv("TUTTI_CONFORMANCE_LOGS")
 	if logs == "" {
@@ -184,11 +192,19 @@ func (c *Child) applyGates(gates map[string]bool) {
 	if maps.Equal(gates, c.gates) || c.ctx.Err() != nil {
 		return
 	}
+	before := c.gates
 	c.gates = maps.Clone(gates)
 	c.end()
-	if err := c.launch(); err != nil && c.ctx.Err() == nil {
-		panic(fmt.Sprintf("starting the manager again with other gates: %v", err))
+	err := c.launch()
+	if err == nil || c.ctx.Err() != nil {
+		return
 	}
+	// The spec fails; what it has made is cleared away with a manager, as after any other failure.
+	c.gates = before
+	if again := c.launch(); again != nil {
+		err = fmt.Errorf("%w; and with the gates before: %w", err, again)
+	}
+	panic(fmt.Sprintf("starting the manager again with other gates: %v", err))
 }
 
 // mirror copies metrics until the child has ended.

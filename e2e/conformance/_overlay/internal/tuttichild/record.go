@@ -24,6 +24,7 @@ type Record struct {
 	Frameworks    []string
 	Core          bool // the controllers of queues and workloads
 	Scheduler     bool
+	PodsReady     bool            // the job reconcilers watch readiness
 	Gates         map[string]bool // those that differ from their defaults
 }
 
@@ -69,6 +70,13 @@ func Base(configuration any) {
 		record.Configuration = merge(base, record.Configuration)
 	}
 	record.Core = true
+}
+
+// UsePodsReady records that the job reconcilers watch whether pods become ready.
+func UsePodsReady() {
+	mu.Lock()
+	defer mu.Unlock()
+	record.PodsReady = true
 }
 
 // UseScheduler records that the set-up function started one.

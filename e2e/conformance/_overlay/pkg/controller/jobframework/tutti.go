@@ -48,6 +48,9 @@ func WithWaitForPodsReady(cfg *configapi.WaitForPodsReady) Option {
 			tuttichild.Set(cfg, "waitForPodsReady")
 		}
 		withWaitForPodsReadyHere(cfg)(o)
+		if o.WaitForPodsReady {
+			tuttichild.UsePodsReady()
+		}
 	}
 }
 
