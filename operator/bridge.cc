@@ -246,6 +246,19 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   options.backoff_base = config.landing.backoff_base;
   options.backoff_max = config.landing.backoff_max;
   options.pending_reason_delay = config.pending_reason_delay;
+  const Config::WaitForPodsReady& ready = config.wait_for_pods_ready;
+  options.wait_for_pods_ready = {
+      .enabled = ready.enabled,
+      .timeout = ready.timeout,
+      .recovery_timeout = ready.recovery_timeout.value_or(ready.timeout),
+      .block_admission = ready.block_admission,
+      .requeue_by_creation = ready.requeue_by_creation,
+      .backoff_limit = ready.backoff_limit,
+      .backoff_base = std::chrono::seconds(ready.backoff_base_seconds),
+      .backoff_max = std::chrono::seconds(ready.backoff_max_seconds),
+  };
+  options.retain_finished = config.retention.after_finished;
+  options.retain_deactivated = config.retention.after_deactivated;
   return options;
 }
 

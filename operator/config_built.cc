@@ -29,11 +29,6 @@ void CheckBuilt(Section* root, Config* config) {
   refuse(config->fair_sharing.has_value(), "fairSharing", "fair sharing");
   refuse(config->admission_fair_sharing.has_value(), "admissionFairSharing",
          "admission fair sharing");
-  refuse(config->retention.after_finished.has_value(),
-         "objectRetentionPolicies.workloads.afterFinished", "deleting finished Workloads");
-  refuse(config->retention.after_deactivated.has_value(),
-         "objectRetentionPolicies.workloads.afterDeactivatedByKueue",
-         "deleting deactivated Workloads");
   refuse(!config->metrics.custom_labels.empty(), "metrics.customLabels", "custom metric labels");
   refuse(!config->tls_cipher_suites.empty(), "tls.cipherSuites", "a list of TLS cipher suites");
   refuse(!config->tls_curve_preferences.empty(), "tls.curvePreferences", "a list of TLS curves");
@@ -66,9 +61,6 @@ void CheckBuilt(Section* root, Config* config) {
   note(root->Present("clientConnection"),
        "clientConnection is accepted and has no effect: the number of writes at the same time is "
        "limited instead (maxConcurrentWrites)");
-  note(root->Present("waitForPodsReady") && config->wait_for_pods_ready.enabled,
-       "waitForPodsReady is accepted; this version watches that pods are placed (landing.timeout "
-       "of TuttiConfiguration), not that they become ready");
 }
 
 }  // namespace tutti

@@ -146,8 +146,7 @@ metricsPlain: true
   EXPECT_EQ(config->ledger.retention, hours(24));
   EXPECT_TRUE(config->metrics_plain);
   EXPECT_THAT(config->notes, testing::ElementsAre(testing::HasSubstr("groupKindConcurrency"),
-                                                  testing::HasSubstr("clientConnection"),
-                                                  testing::HasSubstr("waitForPodsReady")));
+                                                  testing::HasSubstr("clientConnection")));
 }
 
 TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
@@ -207,8 +206,6 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
       {"featureGates: {MultiKueue: true}\n",
        "featureGates.MultiKueue: not supported by this version"},
       {"featureGates: {MultiKueue: 1}\n", "featureGates.MultiKueue: must be true or false"},
-      {"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\n",
-       "deleting finished Workloads: not supported"},
       {"integrations: {labelKeysToCopy: [a]}\n",
        "labelKeysToCopy: copying labels to Workloads: not supported"},
       {"clientConnection: {qps: many}\n", "clientConnection.qps: must be a number"},

@@ -68,6 +68,28 @@ std::vector<MetricInfo> Build() {
         "From creation or the last requeue to admission.", Waits(16));
   kueue(Metric::kEvictedWorkloads, "kueue_evicted_workloads_total", kCounter,
         {"cluster_queue", "reason", "underlying_cause", "priority_class"}, "Evictions.");
+  kueue(Metric::kLocalQueueEvictedWorkloads, "kueue_local_queue_evicted_workloads_total", kCounter,
+        {"name", "namespace", "reason", "underlying_cause", "priority_class"},
+        "As kueue_evicted_workloads_total, per LocalQueue.");
+  kueue(Metric::kEvictedWorkloadsOnce, "kueue_evicted_workloads_once_total", kCounter,
+        {"cluster_queue", "reason", "underlying_cause", "priority_class"},
+        "Workloads evicted for the first time for this reason and cause.");
+  kueue(Metric::kPreemptedWorkloads, "kueue_preempted_workloads_total", kCounter,
+        {"preempting_cluster_queue", "reason"}, "Workloads that gave way to another.");
+  kueue(Metric::kPodsReadyToEvictedTime, "kueue_pods_ready_to_evicted_time_seconds", kHistogram,
+        {"cluster_queue", "reason", "underlying_cause"},
+        "From the readiness of all pods to the eviction.", Waits(14));
+  kueue(Metric::kWorkloadEvictionLatency, "kueue_workload_eviction_latency_seconds", kHistogram,
+        {"cluster_queue", "reason"}, "From an eviction until its quota is free.", Waits(14));
+  kueue(Metric::kReadyWaitTime, "kueue_ready_wait_time_seconds", kHistogram, cq_priority,
+        "From creation or the last requeue until all pods are ready (waitForPodsReady).",
+        Waits(14));
+  kueue(Metric::kAdmittedUntilReadyWaitTime, "kueue_admitted_until_ready_wait_time_seconds",
+        kHistogram, cq_priority, "From admission until all pods are ready (waitForPodsReady).",
+        Waits(14));
+  kueue(Metric::kAdmissionChecksWaitTime, "kueue_admission_checks_wait_time_seconds", kHistogram,
+        cq_priority, "From the reservation to admission, of workloads with admission checks.",
+        Waits(14));
   kueue(Metric::kReservingActiveWorkloads, "kueue_reserving_active_workloads", kGauge, cq,
         "Workloads that hold quota.");
   kueue(Metric::kLocalQueueReservingActiveWorkloads, "kueue_local_queue_reserving_active_workloads",

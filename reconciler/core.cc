@@ -266,6 +266,12 @@ void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
       unit.refusal = error->message;
     }
     const auto workload = world_.workloads.Find(key);
+    if (refused && unit.evicting.has_value() && workload != nullptr && !workload->Evicted()) {
+      // It can't be made to give way; the engine looks for somebody else.
+      engine_->MarkEvicting(key.ToString(), false);
+      unit.evicting.reset();
+      unit.preempted.reset();
+    }
     if (unit.assumed.has_value() && (workload == nullptr || !workload->QuotaReserved())) {
       // An admission that was not written is taken back; the next pass decides again. Where it may
       // have been written and only the answer is lost, or the cache is behind, it keeps its place:
@@ -332,8 +338,12 @@ Output Core::Step(Time now) {
         ReconcileUnit(found->second);
       }
     }
-    if (options_.scheduler && engine_->NeedsPass()) {
+    const bool was_blocked = std::exchange(blocked_, BlockedByReadiness());
+    if (options_.scheduler && engine_->NeedsPass() && !blocked_) {
       RunPass();
+    }
+    if (was_blocked && !blocked_) {
+      TellUnblocked();
     }
     ReconcileQueues();
     if (shapes_.Size() > shapes_trimmed_ * 2 + kShapesKept) {
@@ -355,23 +365,104 @@ void Core::RunPass() {
     if (found == units_.end()) {
       continue;
     }
-    Unit& unit = found->second;
-    if (!unit.pending.has_value() || unit.pending_in_flight) {
-      unit.pending_since = now_;
-      unit.pending_in_flight = false;
-    }
-    unit.pending = decision;
-    const bool at_once = CoarseReason(decision.reason) == reason::kInadmissible;
-    if (at_once) {
-      Dirty(unit.key);
-    } else {
-      WakeAt(unit, unit.pending_since + options_.pending_reason_delay);
-    }
+    SetPendingDecision(found->second, decision, /*blocked=*/false);
   }
+  ApplyPreemptions(pass);
   ApplyAdmissions(pass);
 }
 
+void Core::SetPendingDecision(Unit& unit, engine::PendingDecision decision, bool blocked) {
+  if (!unit.pending.has_value() || unit.pending_in_flight) {
+    unit.pending_since = now_;
+    unit.pending_in_flight = false;
+  }
+  unit.pending = std::move(decision);
+  unit.pending_blocked = blocked;
+  if (CoarseReason(unit.pending->reason) == reason::kInadmissible) {
+    Dirty(unit.key);
+  } else {
+    WakeAt(unit, unit.pending_since + options_.pending_reason_delay);
+  }
+}
+
+bool Core::BlockedByReadiness() {
+  const WaitForPodsReady& wait = options_.wait_for_pods_ready;
+  if (!wait.enabled || !wait.block_admission) {
+    return false;
+  }
+  const bool blocked = std::any_of(units_.begin(), units_.end(), [&](const auto& entry) {
+    const Unit& unit = entry.second;
+    if (unit.in_engine != Unit::InEngine::kReserved) {
+      return false;
+    }
+    const auto workload = world_.workloads.Find(unit.key);
+    return unit.assumed.has_value() || workload == nullptr ||
+           (workload->Admitted() && !api::IsTrue(workload->status.conditions, "PodsReady"));
+  });
+  if (!blocked || !engine_->NeedsPass()) {
+    return blocked;
+  }
+  for (const auto& [key, queue] : world_.cluster_queues.All()) {
+    const std::vector<std::string> order = engine_->PendingOrder(key.name);
+    if (order.empty()) {
+      continue;
+    }
+    const auto slash = order.front().find('/');
+    const auto found =
+        units_.find({order.front().substr(0, slash), order.front().substr(slash + 1)});
+    const auto workload = found != units_.end() ? world_.workloads.Find(found->first) : nullptr;
+    if (workload == nullptr || found->second.pending_blocked) {
+      continue;
+    }
+    const api::Condition* reserved =
+        api::FindCondition(workload->status.conditions, "QuotaReserved");
+    if (reserved == nullptr || reserved->reason != reason::kWaiting) {
+      SetPendingDecision(found->second,
+                         {order.front(), engine::PendingReason::kPendingEvaluation,
+                          "waiting for all admitted workloads to be in PodsReady condition"},
+                         /*blocked=*/true);
+    }
+  }
+  return true;
+}
+
+void Core::TellUnblocked() {
+  for (auto& [key, unit] : units_) {
+    const auto workload = world_.workloads.Find(key);
+    if (unit.in_engine != Unit::InEngine::kPending || workload == nullptr) {
+      continue;
+    }
+    const api::Condition* reserved =
+        api::FindCondition(workload->status.conditions, "QuotaReserved");
+    if (unit.pending_blocked || (reserved != nullptr && reserved->reason == reason::kWaiting)) {
+      if (auto why = engine_->WhyPending(key.ToString())) {
+        SetPendingDecision(unit, std::move(*why), /*blocked=*/false);
+      }
+    }
+  }
+}
+
+void Core::ApplyPreemptions(const engine::PassResult& pass) {
+  for (const engine::PreemptDecision& decision : pass.preempted) {
+    const auto slash = decision.id.find('/');
+    const auto found = units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
+    if (found == units_.end()) {
+      engine_->Remove(decision.id);
+      out_.bugs.push_back("the engine preempted an unknown workload: " + decision.id);
+      continue;
+    }
+    Unit& unit = found->second;
+    unit.preempted = decision;
+    if (unit.in_flight == 0) {
+      ReconcileUnit(unit);  // else when the answer to what is under way arrives
+    }
+  }
+}
+
 void Core::ApplyAdmissions(const engine::PassResult& pass) {
+  const bool one_by_one =
+      options_.wait_for_pods_ready.enabled && options_.wait_for_pods_ready.block_admission;
+  bool first = true;
   for (const engine::AdmitDecision& decision : pass.admitted) {
     const auto slash = decision.id.find('/');
     const auto found = units_.find({decision.id.substr(0, slash), decision.id.substr(slash + 1)});
@@ -381,6 +472,11 @@ void Core::ApplyAdmissions(const engine::PassResult& pass) {
       continue;
     }
     Unit& unit = found->second;
+    if (one_by_one && !std::exchange(first, false)) {
+      LeaveEngine(unit);  // its turn comes when the pods of the first are ready
+      Dirty(unit.key);
+      continue;
+    }
     unit.assumed = decision;
     unit.assumed_at = now_;
     unit.in_engine = Unit::InEngine::kReserved;
@@ -427,7 +523,7 @@ std::optional<Time> Core::NextWake() const {
 
 bool Core::Busy() const {
   return synced_ && (!dirty_units_.empty() || capacity_modes_stale_ ||
-                     (options_.scheduler && engine_->NeedsPass()));
+                     (options_.scheduler && engine_->NeedsPass() && !blocked_));
 }
 
 std::string Core::SanityCheck() const {

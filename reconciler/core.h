@@ -35,6 +35,7 @@
 #include "reconciler/options.h"
 #include "reconciler/output.h"
 #include "reconciler/shapes.h"
+#include "reconciler/status.h"
 #include "reconciler/world.h"
 
 namespace tutti::reconciler {
@@ -70,6 +71,20 @@ struct Unit {
   std::optional<engine::PendingDecision> pending;
   Time pending_since = kNoTime;
   bool pending_in_flight = false;  // `pending` is in the write under way
+  // It is kept back by waitForPodsReady.blockAdmission: the reason is "Waiting".
+  bool pending_blocked = false;
+
+  // The engine wants it to give way; until the eviction is written.
+  std::optional<engine::PreemptDecision> preempted;
+  // An eviction was sent and not told yet: told when it is seen carried out, so that a repeated one
+  // counts once.
+  std::optional<Eviction> evicting;
+
+  // With quota: whether the place that it needs was found, and whether it was given up because its
+  // checks take long.
+  bool placed = true;
+  bool place_dropped = false;
+  Time reclaim_at = kNoTime;  // next write of reclaimablePods
 
   // A release was sent and not told yet; the group's name ("" = none). Told when it is seen carried
   // out, so that a repeated one counts once.
@@ -178,6 +193,11 @@ class Core {
   const Result<Json>* Ask(Unit& unit, const std::string& path);
   void RunPass();
   void ApplyAdmissions(const engine::PassResult& pass);
+  void ApplyPreemptions(const engine::PassResult& pass);
+  void SetPendingDecision(Unit& unit, engine::PendingDecision decision, bool blocked);
+  // waitForPodsReady.blockAdmission: somebody's pods are not ready yet. Tells those that wait.
+  bool BlockedByReadiness();
+  void TellUnblocked();  // what they wait for instead
   void AbsorbObject(const Json& object);
   void Event(const api::Job& job, bool warning, std::string_view reason, std::string message);
   void EventOn(const api::Workload& workload, bool warning, std::string_view reason,
@@ -220,10 +240,34 @@ class Core {
   void LeaveEngine(Unit& unit);
   void SetWaiting(Unit& unit, const api::Workload* workload, bool waiting);
 
-  // eviction.cc: how quota is taken away
+  void WriteReservation(Unit& unit, const api::Workload& workload);
+  // Retention of finished Workloads.
+  void DeleteFinished(Unit& unit, const api::Workload& workload);
+
+  // eviction.cc: how quota is taken away. What returns after a write does so with unit.in_flight
+  // set.
   void EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
-                 std::string_view reason, std::string_view cause, const std::string& message,
-                 bool back_off);
+                 const Eviction& eviction);
+  void TellEviction(Unit& unit, const api::Workload& workload);
+  void TellPreemption(const api::Workload& victim, const engine::PreemptDecision& decision);
+  [[nodiscard]] double SecondsSince(const api::Condition* condition) const;
+  // Not placed as planned: evicted with back-off, cause NotPlaced.
+  void TakeBack(Unit& unit, const api::Job& job, const api::Workload& workload,
+                const std::string& message);
+  // With back-off by requeueState.count, or deactivated when that reaches its limit.
+  void EvictNotReady(Unit& unit, const api::Job* job, const api::Workload& workload,
+                     Eviction eviction, Duration backoff_base, Duration backoff_max);
+  // By the controller: DeactivationTarget, then spec.active=false; the eviction follows from that.
+  void Deactivate(Unit& unit, const api::Workload& workload, std::string_view cause,
+                  const std::string& message);
+  // Acts on spec.active and DeactivationTarget. True when something was written.
+  bool FollowDeactivation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  // Everything that may end a reservation, or admit it. True = it stays as it is.
+  // REQUIRES: workload.QuotaReserved(), not evicted.
+  bool KeepReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  // A reservation from which nothing was started ends without an eviction.
+  void Withdraw(Unit& unit, const api::Workload& workload, std::string_view reason,
+                const std::string& message);
   // Suspends, waits, restores. True when the job is stopped and as submitted.
   bool StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
                std::vector<api::WriteRequest> with_restore);
@@ -231,7 +275,10 @@ class Core {
 
   // pending.cc: without quota
   void ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload);
-  bool ReadyToQueue(Unit& unit, const api::Workload& workload);
+  bool ReadyToQueue(Unit& unit, const api::Job* job, const api::Workload& workload);
+  [[nodiscard]] Time QueueTime(const api::Workload& workload, Time created) const;
+  // Retention of Jobs whose Workload the controller has deactivated.
+  void DeleteDeactivated(Unit& unit, const api::Job& job, const api::Workload& workload);
   void WritePendingReason(Unit& unit, const api::Workload& workload);
   engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const api::Job* job);
   void Shape(Unit& unit, const api::Workload& workload);
@@ -240,7 +287,24 @@ class Core {
   // What a workload with quota holds: its admission, less the pods that have succeeded.
   engine::WorkloadInput ReservedInput(Unit& unit, const api::Job* job,
                                       const api::Workload& workload);
-  bool SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  void SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  // What has quota by its status is counted, whatever becomes of it.
+  void HoldQuota(Unit& unit, const api::Job* job, const api::Workload& workload);
+  // Looks for a place for the pods that have none.
+  void PlanAgain(Unit& unit, const api::Job& job, const api::Workload& workload);
+  // While checks are pending the place is kept for Options::place_hold only.
+  void HoldPlace(Unit& unit, const api::Workload& workload);
+  // The list of checks follows the ClusterQueue and the flavors. True when it was written.
+  bool SyncCheckList(Unit& unit, const api::Workload& workload, const api::ClusterQueue& queue);
+  void TellAdmission(const api::Workload& workload);
+
+  // readiness.cc: what a running job is watched for. True when something was written (KeepTime:
+  // false).
+  bool SyncPodsReady(Unit& unit, const api::Job& job, const api::Workload& workload);
+  bool SyncReclaimable(Unit& unit, const api::Job& job, const api::Workload& workload);
+  bool KeepTime(Unit& unit, const api::Job* job, const api::Workload& workload);
+  // Creation, or the last return to the queue.
+  [[nodiscard]] static Time QueuedSince(const api::Workload& workload);
 
   // release.cc: from reservation to landing
   void ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload);
@@ -291,6 +355,8 @@ class Core {
   void ReconcileLocalQueue(const api::ObjectKey& key);
   void ReconcileFlavor(const api::ObjectKey& key);
   void ReconcileAdmissionCheck(const api::ObjectKey& key);
+  // Tells the engine what the queue's checks keep it from.
+  void JudgeChecks(const api::ClusterQueue& queue);
   void EmitQueueWrite(const std::string& order_key, api::WriteRequest write);
   // When the next write of a queue may go out: coalesced, and later after failures.
   [[nodiscard]] Time NextQueueWrite(const QueueState& state) const;
@@ -326,6 +392,7 @@ class Core {
   bool synced_ = false;
   bool first_step_ = true;
   GangFinding gang_finding_;
+  bool blocked_ = false;                // by waitForPodsReady.blockAdmission, at the last step
   bool job_controller_groups_ = false;  // it makes groups by itself (gate WorkloadWithJob)
   Time now_ = kNoTime;
   Output out_;

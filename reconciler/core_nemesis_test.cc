@@ -2,11 +2,15 @@
 // Random trouble from a seed: failed and half-failed writes, restarts between any two steps, killed
 // pods, nodes that come and go, quota that changes. After each step the invariants hold; when the
 // trouble ends every job finishes, none started twice at a time, nothing is left behind.
+#include <algorithm>
+#include <map>
 #include <random>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/names.h"
 #include "reconciler/gang.h"
 #include "reconciler/testing/cluster.h"
 
@@ -103,6 +107,191 @@ void Ordeal(uint64_t seed, GangApi gang_api, bool rival = false) {
     EXPECT_TRUE(workload["metadata"]["finalizers"].AsArray().empty());
   }
   EXPECT_EQ(cluster.Check(), "");
+}
+
+// Every way in which a workload loses its quota, at random and in the middle of failing writes and
+// restarts: stopped queues, deactivation, checks that want another try or reject, readiness that
+// comes and goes. Nothing is lost, nothing evicted twice, and all jobs end.
+class Losses {
+ public:
+  explicit Losses(uint64_t seed) : cluster_(TestOptions(), seed), random_(seed) {
+    cluster_.server().Subscribe([this](const kube::FakeApiServer::Event& event) { Watch(event); });
+    cluster_.AddFlavor("default");
+    for (int i = 0; i < 4; ++i) {
+      cluster_.AddNode("n" + std::to_string(i), 8);
+    }
+    cluster_.AddCheck("check");
+    for (const char* team : {"team-a", "team-b"}) {
+      cluster_.AddNamespace(team);
+      cluster_.AddQueue(std::string("cq-") + team, team, {{"cpu", "16"}}, "all");
+    }
+    cluster_.PatchSpec(
+        api::Kind::kClusterQueue, {"", "cq-team-b"},
+        Json::Obj(
+            {{"admissionChecksStrategy",
+              Json::Obj({{"admissionChecks", Json::Arr({Json::Obj({{"name", "check"}})})}})}}));
+  }
+
+  void Run() {
+    cluster_.SetFaults(0.1);
+    int submitted = 0;
+    for (int step = 0; step < 150; ++step) {
+      if (submitted < 16 && Pick(0, 3) == 0) {
+        cluster_.Submit({.name = "job-" + std::to_string(submitted++),
+                         .ns = Pick(0, 1) == 0 ? "team-a" : "team-b",
+                         .pods = Pick(1, 6),
+                         .cpu_milli = Pick(1, 3) * 1000,
+                         .runs_for = std::chrono::seconds(Pick(1, 8))});
+      }
+      Trouble();
+      CheckController(/*kind=*/false);
+      cluster_.Tick(std::chrono::milliseconds(Pick(50, 800)));
+      ASSERT_EQ(cluster_.Check(), "");
+    }
+    cluster_.SetFaults(0);
+    cluster_.SetReadiness(true);
+    for (const char* team : {"team-a", "team-b"}) {
+      Stop(api::Kind::kClusterQueue, {"", std::string("cq-") + team}, "None");
+      Stop(api::Kind::kLocalQueue, {team, "main"}, "None");
+    }
+    for (int turn = 0; turn < 3000 && !Done(); ++turn) {
+      for (const Json& workload : Workloads()) {
+        if (!workload["spec"]["active"].AsBool(true)) {
+          SetActive(workload, true);
+        }
+      }
+      CheckController(/*kind=*/true);
+      cluster_.Tick();
+    }
+    cluster_.Run(std::chrono::seconds(5));
+    for (const Json& workload : Workloads()) {
+      const std::string name = workload["metadata"]["name"].AsString();
+      EXPECT_EQ(cluster_.Condition(workload, "Finished"), "True")
+          << name << " is stuck: " << workload.Dump();
+      int64_t counted = 0;
+      for (const Json& entry : workload["status"]["schedulingStats"]["evictions"].AsArray()) {
+        counted += entry["count"].AsInt();
+      }
+      EXPECT_EQ(counted, evictions_[workload["metadata"]["uid"].AsString()]) << name;
+    }
+    EXPECT_TRUE(cluster_.server().List(PodGroupResource(GangApi::kV1Alpha2)).empty());
+    EXPECT_EQ(cluster_.Check(), "");
+  }
+
+ private:
+  static Options TestOptions() {
+    Options options;
+    options.gang_api = GangApi::kV1Alpha2;
+    options.managed_namespaces.present = true;
+    options.landing_timeout = 20s;
+    options.place_hold = 3s;
+    options.wait_for_pods_ready.timeout = 10s;
+    options.wait_for_pods_ready.recovery_timeout = 5s;
+    options.wait_for_pods_ready.backoff_base = 1s;
+    options.wait_for_pods_ready.backoff_max = 5s;
+    return options;
+  }
+  int Pick(int from, int to) { return std::uniform_int_distribution<int>(from, to)(random_); }
+  std::vector<Json> Workloads() {
+    return cluster_.server().List(api::ResourceOf(api::Kind::kWorkload));
+  }
+  bool Done() {
+    const auto workloads = Workloads();
+    return std::all_of(workloads.begin(), workloads.end(), [&](const Json& workload) {
+      return cluster_.Condition(workload, "Finished") == "True";
+    });
+  }
+  void Stop(api::Kind kind, const api::ObjectKey& key, const std::string& policy) {
+    cluster_.PatchSpec(kind, key, Json::Obj({{"stopPolicy", policy}}));
+  }
+  void SetActive(const Json& workload, bool active) {
+    cluster_.PatchSpec(
+        api::Kind::kWorkload,
+        {workload["metadata"]["namespace"].AsString(), workload["metadata"]["name"].AsString()},
+        Json::Obj({{"active", active}}));
+  }
+
+  void Trouble() {
+    const char* const policies[] = {"None", "None", "Hold", "HoldAndDrain"};
+    const std::string team = Pick(0, 1) == 0 ? "team-a" : "team-b";
+    switch (Pick(0, 30)) {
+      case 0:
+        cluster_.Restart();
+        break;
+      case 1:
+        Stop(api::Kind::kClusterQueue, {"", "cq-" + team}, policies[Pick(0, 3)]);
+        break;
+      case 2:
+        Stop(api::Kind::kLocalQueue, {team, "main"}, policies[Pick(0, 3)]);
+        break;
+      case 3:
+      case 4: {
+        const auto workloads = Workloads();
+        if (!workloads.empty()) {
+          SetActive(workloads[static_cast<size_t>(Pick(0, static_cast<int>(workloads.size()) - 1))],
+                    Pick(0, 2) != 0);
+        }
+        break;
+      }
+      case 5:
+        cluster_.SetReadiness(Pick(0, 1) == 0);
+        break;
+      default:
+        break;
+    }
+  }
+
+  // The controller of the check; kind: it always says yes.
+  void CheckController(bool kind) {
+    for (const Json& workload : Workloads()) {
+      if (cluster_.Condition(workload, "QuotaReserved") != "True" ||
+          cluster_.Condition(workload, "Finished") == "True" ||
+          cluster_.Condition(workload, "Evicted") == "True") {
+        continue;
+      }
+      for (const Json& check : workload["status"]["admissionChecks"].AsArray()) {
+        const int dice = Pick(0, 99);
+        const bool pending = check["state"].AsString() == "Pending";
+        if (pending && (kind || dice < 30)) {
+          Answer(workload, "Ready", Json());
+        } else if (!kind && dice < 36) {
+          Answer(workload, "Retry", Json::Obj({{"requeueAfterSeconds", Pick(0, 3)}}));
+        } else if (!kind && dice < 37) {
+          Answer(workload, "Rejected", Json());
+        }
+      }
+    }
+  }
+  void Answer(const Json& workload, const std::string& state, const Json& more) {
+    for (const Json& owner : workload["metadata"]["ownerReferences"].AsArray()) {
+      cluster_.SetCheck(workload["metadata"]["namespace"].AsString(), owner["name"].AsString(),
+                        "check", state, "", more);
+    }
+  }
+
+  void Watch(const kube::FakeApiServer::Event& event) {
+    if (event.resource.kind != "Workload" || event.resource.group != names::kKueueGroup) {
+      return;
+    }
+    const std::string& uid = (*event.object)["metadata"]["uid"].AsString();
+    const bool evicted = cluster_.Condition(*event.object, "Evicted") == "True";
+    if (evicted && !evicted_[uid]) {
+      ++evictions_[uid];
+    }
+    evicted_[uid] = evicted;
+  }
+
+  Cluster cluster_;
+  std::mt19937_64 random_;
+  std::map<std::string, bool> evicted_;
+  std::map<std::string, int64_t> evictions_;
+};
+
+TEST(CoreNemesisTest, QuotaIsLostInAllWaysAndNothingTwice) {
+  for (uint64_t seed = 401; seed <= 420 && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Losses(seed).Run();
+  }
 }
 
 TEST(CoreNemesisTest, NativeGangsSurviveRandomTrouble) {

@@ -2,10 +2,12 @@
 // The ways in which a workload loses its quota: evicted in its status, its job suspended, quota
 // kept until no pod is active, the job restored as submitted. See core.h.
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
 #include "base/names.h"
+#include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/status.h"
 #include "reconciler/workload_writes.h"
@@ -13,38 +15,262 @@
 namespace tutti::reconciler {
 
 void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
-                     std::string_view reason, std::string_view cause, const std::string& message,
-                     bool back_off) {
-  std::optional<Time> requeue_at;
-  if (back_off) {
-    requeue_at = now_ + reconciler::Backoff(workload.status.requeue_count.value_or(0) + 1,
-                                            options_.backoff_base, options_.backoff_max);
-  }
+                     const Eviction& eviction) {
   api::Workload next = workload;
-  if (!Evict(next.status, reason, cause, message, requeue_at, now_)) {
+  if (!Evict(next.status, eviction, now_)) {
     return;
   }
-  if (reason == reason::kDeactivated) {
+  api::RemoveCondition(next.status.conditions, "DeactivationTarget");
+  if (eviction.reason == reason::kDeactivated) {
     ForgetRequeues(next.status);
+  }
+  if (eviction.reason == reason::kPreempted && unit.preempted.has_value()) {
+    SetPreempted(next.status, *unit.preempted, now_);
+  } else {
+    unit.preempted.reset();  // it goes for another reason
   }
   std::vector<api::WriteRequest> writes = {ApplyStatus(next)};
   if (job != nullptr && !job->suspend) {
     writes.push_back(SuspendPatch(*job));
-    Event(*job, /*warning=*/false, "Stopped", message);
+    Event(*job, /*warning=*/false, "Stopped", eviction.message);
   }
-  EventOn(workload, /*warning=*/false, "EvictedDueTo" + std::string(reason), message);
-  History(HistoryKind::kEvicted, unit, &workload, std::string(cause.empty() ? reason : cause),
-          message);
+  if (workload.QuotaReserved()) {
+    engine_->MarkEvicting(unit.key.ToString(), true);
+    unit.evicting = eviction;  // told when it is seen carried out
+  }
+  Emit(unit, std::move(writes));
+}
+
+void Core::TellEviction(Unit& unit, const api::Workload& workload) {
+  const Eviction eviction = *std::exchange(unit.evicting, std::nullopt);
+  const std::optional<engine::PreemptDecision> preempted =
+      std::exchange(unit.preempted, std::nullopt);
+  const std::string& reason = eviction.reason;
+  const std::string& cause = eviction.cause;
+  EventOn(workload, /*warning=*/false, "EvictedDueTo" + ReasonOf(eviction), eviction.message);
+  History(HistoryKind::kEvicted, unit, &workload, cause.empty() ? reason : cause, eviction.message);
   const std::string queue = workload.status.admission.has_value()
                                 ? workload.status.admission->cluster_queue
                                 : std::string();
-  Count("kueue_evicted_workloads_total", {{"cluster_queue", queue},
-                                          {"reason", std::string(reason)},
-                                          {"underlying_cause", std::string(cause)}});
+  const std::string priority_class =
+      workload.priority_class.has_value() ? workload.priority_class->name : "";
+  const std::vector<std::pair<std::string, std::string>> labels = {
+      {"cluster_queue", queue},
+      {"reason", reason},
+      {"underlying_cause", cause},
+      {"priority_class", priority_class}};
+  Count("kueue_evicted_workloads_total", labels);
+  Count("kueue_local_queue_evicted_workloads_total", {{"name", workload.queue_name},
+                                                      {"namespace", unit.key.ns},
+                                                      {"reason", reason},
+                                                      {"underlying_cause", cause},
+                                                      {"priority_class", priority_class}});
+  for (const api::EvictionCount& entry : workload.status.evictions) {
+    if (entry.reason == reason && entry.underlying_cause == cause && entry.count == 1) {
+      Count("kueue_evicted_workloads_once_total", labels);
+    }
+  }
+  if (api::IsTrue(workload.status.conditions, "PodsReady")) {
+    Observe("kueue_pods_ready_to_evicted_time_seconds",
+            {{"cluster_queue", queue}, {"reason", reason}, {"underlying_cause", cause}},
+            SecondsSince(api::FindCondition(workload.status.conditions, "PodsReady")));
+  }
   if (cause == reason::kNotPlaced) {
     Count("tutti_landing_timeouts_total", {{"cluster_queue", queue}});
   }
-  Emit(unit, std::move(writes));
+  if (preempted.has_value()) {
+    TellPreemption(workload, *preempted);
+  }
+}
+
+void Core::TellPreemption(const api::Workload& victim, const engine::PreemptDecision& decision) {
+  Count("kueue_preempted_workloads_total",
+        {{"preempting_cluster_queue", decision.by_cluster_queue},
+         {"reason", std::string(engine::ToString(decision.reason))}});
+  const auto slash = decision.by.find('/');
+  const auto by =
+      world_.workloads.Find({decision.by.substr(0, slash), decision.by.substr(slash + 1)});
+  const int32_t priority = by != nullptr ? by->priority : 0;
+  const std::string priorities =
+      "; preemptor effective priority: " + std::to_string(priority) +
+      " (base: " + std::to_string(priority) +
+      ", boost: 0); preemptee effective priority: " + std::to_string(victim.priority) +
+      " (base: " + std::to_string(victim.priority) + ", boost: 0)";
+  EventOn(victim, /*warning=*/false, "Preempted", decision.message + priorities);
+  if (by != nullptr) {
+    EventOn(*by, /*warning=*/false, "PreemptedWorkload",
+            "Preempted workload " + decision.id + " (UID: " + victim.meta.uid +
+                ") in ClusterQueue " + decision.cluster_queue + priorities);
+  }
+}
+
+double Core::SecondsSince(const api::Condition* condition) const {
+  return condition == nullptr
+             ? 0
+             : std::chrono::duration<double>(now_ - condition->last_transition).count();
+}
+
+void Core::TakeBack(Unit& unit, const api::Job& job, const api::Workload& workload,
+                    const std::string& message) {
+  EvictNotReady(unit, &job, workload,
+                {.reason = std::string(reason::kPodsReadyTimeout),
+                 .cause = std::string(reason::kNotPlaced),
+                 .message = message},
+                options_.backoff_base, options_.backoff_max);
+}
+
+void Core::EvictNotReady(Unit& unit, const api::Job* job, const api::Workload& workload,
+                         Eviction eviction, Duration backoff_base, Duration backoff_max) {
+  const int32_t count = workload.status.requeue_count.value_or(0) + 1;
+  const std::optional<int32_t>& limit = options_.wait_for_pods_ready.backoff_limit;
+  if (options_.wait_for_pods_ready.enabled && limit.has_value() && count > *limit) {
+    Deactivate(unit, workload, reason::kRequeuingLimitExceeded,
+               "exceeding the maximum number of re-queuing retries");
+    return;
+  }
+  eviction.requeue_at = now_ + Backoff(count, backoff_base, backoff_max);
+  eviction.counts = true;
+  EvictUnit(unit, job, workload, eviction);
+}
+
+void Core::Deactivate(Unit& unit, const api::Workload& workload, std::string_view cause,
+                      const std::string& message) {
+  api::Workload next = workload;
+  SetDeactivationTarget(next.status, cause, message, now_);
+  if (cause == reason::kMaximumExecutionTimeExceeded) {
+    next.status.accumulated_past_execution_seconds.reset();
+    EventOn(workload, /*warning=*/true, cause,
+            "The maximum execution time (" + std::to_string(*workload.max_execution_seconds) +
+                "s) exceeded");
+  } else if (cause == reason::kAdmissionCheck) {
+    EventOn(workload, /*warning=*/true, "AdmissionCheckRejected", "Deactivated due to " + message);
+  }
+  Emit(unit, {ApplyStatus(next), DeactivatePatch(workload)});
+}
+
+bool Core::FollowDeactivation(Unit& unit, const api::Job* job, const api::Workload& workload) {
+  const api::Condition* target =
+      api::FindCondition(workload.status.conditions, "DeactivationTarget");
+  const bool targeted = target != nullptr && target->status == "True";
+  if (workload.active) {
+    if (targeted) {
+      Emit(unit, {DeactivatePatch(workload)});  // the write before it was the last of another life
+    }
+    return targeted;
+  }
+  if (!workload.Evicted()) {
+    Eviction eviction{.reason = std::string(reason::kDeactivated)};
+    eviction.message = "The workload is deactivated";
+    if (targeted) {
+      eviction.cause = target->reason;
+      eviction.message += " due to " + target->message;
+    }
+    EvictUnit(unit, job, workload, eviction);
+    return true;
+  }
+  // Whoever wrote them: an apply removes only what its own manager owns.
+  Json status = Json::Obj();
+  if (workload.status.requeue_count.has_value() || workload.status.requeue_at.has_value()) {
+    status.Set("requeueState", Json());
+  }
+  if (target != nullptr) {
+    api::Conditions rest = workload.status.conditions;
+    api::RemoveCondition(rest, "DeactivationTarget");
+    status.Set("conditions", api::ToJson(rest));
+  }
+  if (status.AsObject().empty()) {
+    return false;
+  }
+  Emit(unit, {StatusPatch(workload, std::move(status))});
+  return true;
+}
+
+bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload& workload) {
+  // First of all the engine knows what is held: after a start nobody else may get it meanwhile.
+  SyncReservation(unit, job, workload);
+  if (FollowDeactivation(unit, job, workload)) {
+    return false;
+  }
+  if (unit.preempted.has_value()) {
+    EvictUnit(unit, job, workload,
+              {.reason = std::string(reason::kPreempted), .message = unit.preempted->message});
+    return false;
+  }
+  const auto queue = world_.cluster_queues.Find({"", workload.status.admission->cluster_queue});
+  const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
+  if (queue != nullptr && SyncCheckList(unit, workload, *queue)) {
+    return false;
+  }
+  if (AnyCheckIs(workload.status, "Rejected")) {
+    Deactivate(unit, workload, reason::kAdmissionCheck,
+               DescribeChecks(workload.status, "Rejected"));
+    return false;
+  }
+  if (AnyCheckIs(workload.status, "Retry")) {
+    EvictUnit(unit, job, workload,
+              {.reason = std::string(reason::kAdmissionCheck),
+               .message = "Evicted due to " + DescribeChecks(workload.status, "Retry"),
+               .requeue_at = RetryAt(workload.status, now_)});
+    return false;
+  }
+  const api::StopPolicy local_stop = local != nullptr ? local->stop_policy : api::StopPolicy::kNone;
+  const api::StopPolicy queue_stop = queue != nullptr ? queue->stop_policy : api::StopPolicy::kNone;
+  if (workload.Admitted()) {
+    if (local_stop == api::StopPolicy::kHoldAndDrain) {
+      EvictUnit(unit, job, workload,
+                {.reason = std::string(reason::kLocalQueueStopped),
+                 .message = "The LocalQueue is stopped"});
+      return false;
+    }
+    if (queue_stop == api::StopPolicy::kHoldAndDrain) {
+      EvictUnit(unit, job, workload,
+                {.reason = std::string(reason::kClusterQueueStopped),
+                 .message = "The ClusterQueue is stopped"});
+      return false;
+    }
+    return KeepTime(unit, job, workload);
+  }
+  // Reserved and not admitted: nothing runs, so the reservation is simply taken away.
+  const std::string& queue_name = workload.status.admission->cluster_queue;
+  std::string why;
+  if (local == nullptr || local->meta.deleted.has_value()) {
+    why = "LocalQueue " + workload.queue_name + " is terminating or missing";
+  } else if (local_stop != api::StopPolicy::kNone) {
+    why = "LocalQueue " + workload.queue_name + " is stopped";
+  } else if (queue == nullptr || queue->meta.deleted.has_value()) {
+    why = "ClusterQueue " + queue_name + " is terminating or missing";
+  } else if (queue_stop != api::StopPolicy::kNone) {
+    why = "ClusterQueue " + queue_name + " is stopped";
+  }
+  if (!why.empty()) {
+    Withdraw(unit, workload, reason::kInadmissible, why);
+    return false;
+  }
+  if (job != nullptr && job->suspend && Managed(*job) &&
+      job->meta.Label(names::kQueueNameLabel) != workload.queue_name) {
+    Withdraw(unit, workload, reason::kPending,
+             "The queue of the job was changed to " +
+                 std::string(job->meta.Label(names::kQueueNameLabel)));
+    return false;
+  }
+  api::Workload next = workload;
+  if (SyncAdmitted(next.status, now_)) {
+    TellAdmission(next);
+    Emit(unit, {ApplyStatus(next)});
+    return false;
+  }
+  HoldPlace(unit, workload);
+  return true;
+}
+
+void Core::Withdraw(Unit& unit, const api::Workload& workload, std::string_view reason,
+                    const std::string& message) {
+  api::Workload next = workload;
+  Unreserve(next.status, reason, message, now_);
+  LeaveEngine(unit);
+  EventOn(workload, /*warning=*/true, reason, message);
+  History(HistoryKind::kPending, unit, &workload, std::string(reason), message);
+  Emit(unit, {ApplyStatus(next)});
 }
 
 bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
@@ -82,8 +308,16 @@ bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workloa
 
 void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload& workload) {
   // Quota is kept until the job has no active pods; then the job is restored and quota goes back.
+  SetWaiting(unit, &workload, false);
+  HoldQuota(unit, &job, workload);
+  if (unit.evicting.has_value()) {
+    TellEviction(unit, workload);
+  }
+  if (!workload.active && FollowDeactivation(unit, &job, workload)) {
+    return;
+  }
   api::Workload next = workload;
-  EndEviction(next.status, now_);
+  EndEviction(next.status, options_.wait_for_pods_ready.enabled, now_);
   const auto backoff = workload.status.requeue_at;
   const bool at_once = StartsAgain(workload);
   if (at_once) {
@@ -93,11 +327,13 @@ void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload
     if (!at_once) {
       LeaveEngine(unit);
     }
+    Observe("kueue_workload_eviction_latency_seconds",
+            {{"cluster_queue", workload.status.admission->cluster_queue},
+             {"reason", api::FindCondition(workload.status.conditions, "Evicted")->reason}},
+            SecondsSince(api::FindCondition(workload.status.conditions, "Evicted")));
     History(HistoryKind::kRequeued, unit, &next,
             api::FindCondition(workload.status.conditions, "Evicted")->reason,
             backoff.has_value() ? "not before " + FormatTime(*backoff) : "");
-  } else if (unit.in_engine != Unit::InEngine::kReserved) {
-    SyncReservation(unit, &job, workload);
   }
 }
 

@@ -297,13 +297,15 @@ bool Core::HelpReplacement(Unit& unit, const api::Job& job, const api::Workload&
     return true;
   }
   if (theirs || !group->claims.empty()) {
-    EvictUnit(unit, &job, workload, reason::kGangRestart, reason::kMemberLost,
-              "Pod " + unplaced->meta.name + " replaces a lost member and can't pass: " +
-                  std::to_string(live) + " live pods are left of " +
-                  std::to_string(group->min_count) + " in PodGroup " + name +
-                  (theirs ? ", which the Job controller made"
-                          : ", whose claims would not survive its renewal"),
-              /*back_off=*/false);
+    EvictUnit(unit, &job, workload,
+              {.reason = std::string(reason::kGangRestart),
+               .cause = std::string(reason::kMemberLost),
+               .message = "Pod " + unplaced->meta.name +
+                          " replaces a lost member and can't pass: " + std::to_string(live) +
+                          " live pods are left of " + std::to_string(group->min_count) +
+                          " in PodGroup " + name +
+                          (theirs ? ", which the Job controller made"
+                                  : ", whose claims would not survive its renewal")});
     return true;
   }
   Event(job, /*warning=*/false, "GroupOpened",

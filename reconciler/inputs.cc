@@ -6,6 +6,7 @@
 
 #include "api/pod_rules.h"
 #include "base/names.h"
+#include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/names.h"
 
@@ -228,6 +229,22 @@ void Core::OnAdmissionCheck(std::shared_ptr<const api::AdmissionCheck> check, bo
   if ((deleted ? world_.admission_checks.Remove(*check) : world_.admission_checks.Upsert(check))
           .applied) {
     dirty_queues_.insert("AdmissionCheck/" + check->meta.name);
+    for (const auto& [key, queue] : world_.cluster_queues.All()) {
+      if (UsesCheck(*queue, check->meta.name)) {
+        JudgeChecks(*queue);
+      }
+    }
+  }
+}
+
+void Core::JudgeChecks(const api::ClusterQueue& queue) {
+  const auto [reason, message] = ChecksProblem(queue, world_.admission_checks);
+  engine_->SetQueueProblem(queue.meta.name, reason, message);
+  DirtyQueue(queue.meta.name);
+  for (const auto& [key, local] : world_.local_queues.All()) {
+    if (local->cluster_queue == queue.meta.name) {
+      dirty_queues_.insert("LocalQueue/" + key.ToString());
+    }
   }
 }
 
@@ -316,6 +333,9 @@ void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool d
     return;
   }
   DirtyQueue(queue->meta.name);
+  for (const auto& [key, check] : world_.admission_checks.All()) {
+    dirty_queues_.insert("AdmissionCheck/" + key.name);  // its finalizer depends on its users
+  }
   for (const auto& [key, flavor] : world_.flavors.All()) {
     dirty_queues_.insert("ResourceFlavor/" + key.name);  // its finalizer depends on its users
   }
@@ -323,13 +343,8 @@ void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool d
     engine_->RemoveClusterQueue(queue->meta.name);
   } else if (change.before == nullptr || change.before->meta.generation != queue->meta.generation ||
              change.before->meta.deleted != queue->meta.deleted) {
-    api::ClusterQueue told = *queue;
-    if (!told.admission_checks.empty() && told.problem.empty()) {
-      told.problem =
-          "spec.admissionChecksStrategy: admission checks have no controller in this "
-          "version; remove them to admit workloads";
-    }
-    engine_->SetClusterQueue(told);
+    engine_->SetClusterQueue(*queue);
+    JudgeChecks(*queue);
   } else {
     return;  // only its status changed
   }

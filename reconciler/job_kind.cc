@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, 3> kServerLabels = {"controller-uid", "jo
 constexpr std::string_view kJobNameLabel = "batch.kubernetes.io/job-name";
 constexpr std::string_view kHostnameLabel = "kubernetes.io/hostname";
 constexpr int kSteeringWeight = 100;
+constexpr std::string_view kCompletionsFollowAnnotation =
+    "kueue.x-k8s.io/job-completions-equal-parallelism";
 
 Json ParseTemplate(const std::string& text) {
   auto parsed = Json::Parse(text);
@@ -47,13 +49,19 @@ Result<std::optional<int32_t>> PositiveInt(std::string_view text, std::string_vi
 
 // Adds `more` to the string map at template path; an existing key with another value is an error.
 Status MergeInto(const Json& existing, const api::StringMap& more, std::string_view where,
-                 Json& patch) {
+                 std::string_view who, Json& patch) {
   for (const auto& [key, value] : more) {
     const Json* current = existing.Find(key);
     if (current != nullptr && current->AsString() != value) {
-      return Fail(ErrorCode::kInvalid,
-                  std::string(where) + "[" + key + "] is \"" + current->AsString() +
-                      "\" in the job, but the assigned flavor needs \"" + value + "\"");
+      return Fail(ErrorCode::kInvalid, std::string(where) + "[" + key + "] is \"" +
+                                           current->AsString() + "\" in the job, but " +
+                                           std::string(who) + " needs \"" + value + "\"");
+    }
+    const Json* added = patch.Find(key);
+    if (added != nullptr && added->AsString() != value) {
+      return Fail(ErrorCode::kInvalid, std::string(where) + "[" + key + "]: " + std::string(who) +
+                                           " needs \"" + value + "\", but the assigned flavor \"" +
+                                           added->AsString() + "\"");
     }
     if (current == nullptr) {
       patch.Set(key, value);
@@ -77,6 +85,16 @@ Json PreferredNodeAffinity(const Json& existing_affinity, const std::vector<std:
   terms.Push(std::move(term));
   return Json::Obj({{"nodeAffinity", Json::Obj({{"preferredDuringSchedulingIgnoredDuringExecution",
                                                  std::move(terms)}})}});
+}
+
+// With the annotation a Job's completions follow its parallelism.
+void SetParallelism(const api::Job& job, int32_t parallelism, Json& spec) {
+  spec.Set("parallelism", parallelism);
+  const std::string_view follow = job.meta.Annotation(kCompletionsFollowAnnotation);
+  if (follow == "true" || follow == "True" || follow == "TRUE" || follow == "t" || follow == "T" ||
+      follow == "1") {
+    spec.Set("completions", parallelism);
+  }
 }
 
 api::WriteRequest JobPatch(const api::Job& job, Json spec) {
@@ -184,15 +202,27 @@ Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& w
       labels.Set(key, value);  // our own keys: ours to overwrite
     }
   }
+  constexpr std::string_view kFlavor = "the assigned flavor";
+  constexpr std::string_view kCheck = "an admission check";
   TRY(MergeInto(current["spec"]["nodeSelector"], info.node_selector,
-                "spec.template.spec.nodeSelector", selector));
+                "spec.template.spec.nodeSelector", kFlavor, selector));
+  TRY(MergeInto(current["spec"]["nodeSelector"], info.updates.node_selector,
+                "spec.template.spec.nodeSelector", kCheck, selector));
+  TRY(MergeInto(current["metadata"]["labels"], info.updates.labels, "spec.template.metadata.labels",
+                kCheck, labels));
+  Json annotations = Json::Obj();
+  TRY(MergeInto(current["metadata"]["annotations"], info.updates.annotations,
+                "spec.template.metadata.annotations", kCheck, annotations));
   Json pod_spec = Json::Obj();
   if (!selector.AsObject().empty()) {
     pod_spec.Set("nodeSelector", std::move(selector));
   }
-  if (!info.tolerations.empty()) {
+  std::vector<api::Toleration> wanted_tolerations = info.tolerations;
+  wanted_tolerations.insert(wanted_tolerations.end(), info.updates.tolerations.begin(),
+                            info.updates.tolerations.end());
+  if (!wanted_tolerations.empty()) {
     Json tolerations = current["spec"]["tolerations"];
-    const Json more = api::ToJson(info.tolerations);
+    const Json more = api::ToJson(wanted_tolerations);
     bool added = false;
     for (const Json& toleration : more.AsArray()) {
       const auto& list = tolerations.AsArray();
@@ -213,14 +243,17 @@ Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& w
   }
   Json pod_template = Json::Obj();
   if (!labels.AsObject().empty()) {
-    pod_template.Set("metadata", Json::Obj({{"labels", std::move(labels)}}));
+    pod_template.At("metadata").Set("labels", std::move(labels));
+  }
+  if (!annotations.AsObject().empty()) {
+    pod_template.At("metadata").Set("annotations", std::move(annotations));
   }
   if (!pod_spec.AsObject().empty()) {
     pod_template.Set("spec", std::move(pod_spec));
   }
   Json spec = Json::Obj({{"suspend", false}});
   if (info.parallelism.has_value() && *info.parallelism != job.parallelism) {
-    spec.Set("parallelism", *info.parallelism);
+    SetParallelism(job, *info.parallelism, spec);
   }
   if (!pod_template.AsObject().empty()) {
     spec.Set("template", std::move(pod_template));
@@ -286,7 +319,7 @@ std::optional<api::WriteRequest> RestorePatch(const api::Job& job, const api::Wo
   // Partial admission lowered parallelism; give back what was asked for.
   const int32_t wanted = workload.pod_sets.front().count;
   if (workload.pod_sets.front().min_count.has_value() && job.PodCount() < wanted) {
-    spec.Set("parallelism", wanted);
+    SetParallelism(job, wanted, spec);
   }
   if (spec.AsObject().empty()) {
     return std::nullopt;

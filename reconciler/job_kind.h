@@ -12,6 +12,7 @@
 #include "api/kueue.h"
 #include "api/request.h"
 #include "base/result.h"
+#include "reconciler/admission_checks.h"
 #include "reconciler/options.h"
 
 namespace tutti::reconciler {
@@ -40,10 +41,11 @@ struct StartInfo {
   std::vector<api::Toleration> tolerations;
   std::vector<std::string> preferred_nodes;  // steering; empty = none
   std::optional<int32_t> parallelism;        // partial admission
+  CheckUpdates updates;                      // of AdmissionChecks
 };
 
 // One merge patch: template additions and suspend: false, guarded by resourceVersion. kInvalid when
-// the template already has one of the keys with another value (a permanent error).
+// the template, the flavor or a check has one of the keys with another value (a permanent error).
 Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& workload,
                                      const StartInfo& info);
 

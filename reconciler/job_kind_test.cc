@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reconciler/job_kind.h"
 
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "base/names.h"
@@ -182,6 +187,56 @@ TEST(JobKindTest, PartialAdmissionLowersParallelismAndTheRestoreGivesItBack) {
   const auto restore = RestorePatch(Decode(json), workload);
   ASSERT_TRUE(restore.has_value());
   EXPECT_EQ(restore->body["spec"]["parallelism"].AsInt(), 4);
+}
+
+TEST(JobKindTest, CompletionsFollowParallelismWhereTheJobAsksForIt) {
+  Json json = Parse(kJob);
+  json.At("metadata").Set("annotations", Parse(R"({"kueue.x-k8s.io/job-min-parallelism": "2",
+                                    "kueue.x-k8s.io/job-completions-equal-parallelism": "true"})"));
+  const api::Job job = Decode(json);
+  const api::Workload workload = Recorded(job);
+  StartInfo info = FullStart();
+  info.parallelism = 2;
+  const auto start = StartPatch(job, workload, info);
+  ASSERT_TRUE(start);
+  ApplyMergePatch(json, start->body);
+  EXPECT_EQ(json["spec"]["completions"].AsInt(), 2);
+  const auto restore = RestorePatch(Decode(json), workload);
+  ASSERT_TRUE(restore.has_value());
+  EXPECT_EQ(restore->body["spec"]["parallelism"].AsInt(), 4);
+  EXPECT_EQ(restore->body["spec"]["completions"].AsInt(), 4);
+}
+
+TEST(JobKindTest, UpdatesOfChecksGoIntoTheTemplateAndConflictsAreErrors) {
+  const api::Job job = Decode(Parse(kJob));
+  StartInfo info = FullStart();
+  info.updates.labels["from"] = "check";
+  info.updates.annotations["note"] = "x";
+  info.updates.node_selector["zone"] = "a";  // as the flavor says
+  info.updates.node_selector["rack"] = "7";
+  info.updates.tolerations = info.tolerations;
+  const auto start = StartPatch(job, Recorded(job), info);
+  ASSERT_TRUE(start) << start.error().message;
+  const Json& pods = start->body["spec"]["template"];
+  EXPECT_EQ(pods["metadata"]["labels"]["from"].AsString(), "check");
+  EXPECT_EQ(pods["metadata"]["annotations"]["note"].AsString(), "x");
+  EXPECT_EQ(pods["spec"]["nodeSelector"]["rack"].AsString(), "7");
+  EXPECT_EQ(pods["spec"]["tolerations"].AsArray().size(), 2U) << "its own and one more";
+
+  for (const auto& [field, change] :
+       std::vector<std::pair<std::string, std::function<void(CheckUpdates&)>>>{
+           {"spec.template.metadata.labels[app]",
+            [](CheckUpdates& updates) { updates.labels["app"] = "other"; }},
+           {"spec.template.spec.nodeSelector[disk]",
+            [](CheckUpdates& updates) { updates.node_selector["disk"] = "tape"; }},
+           {"spec.template.spec.nodeSelector[zone]",
+            [](CheckUpdates& updates) { updates.node_selector["zone"] = "b"; }}}) {
+    StartInfo bad = FullStart();
+    change(bad.updates);
+    const auto refused = StartPatch(job, Recorded(job), bad);
+    ASSERT_FALSE(refused) << field;
+    EXPECT_NE(refused.error().message.find(field), std::string::npos) << refused.error().message;
+  }
 }
 
 TEST(JobKindTest, UnusableLabelsAndAnnotationsAreNamed) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,20 @@ enum class Steering {
                   // may be bound to it (AdmitDecision::pinned_node), else as kPreferred
 };
 
+// Kueue's waitForPodsReady, with its defaults.
+struct WaitForPodsReady {
+  bool enabled = true;
+  Duration timeout = std::chrono::minutes(30);  // from Admitted until all pods are ready once
+  // From the loss of readiness until it is back; nullopt = for ever.
+  std::optional<Duration> recovery_timeout = std::chrono::minutes(30);
+  bool block_admission = false;  // one workload at a time until its pods are ready
+  // Place in the queue of a workload that was evicted for this: age of its eviction, or its own.
+  bool requeue_by_creation = false;
+  std::optional<int32_t> backoff_limit;  // so many times back to the queue, then deactivated
+  Duration backoff_base = std::chrono::seconds(60);
+  Duration backoff_max = std::chrono::seconds(3600);
+};
+
 enum class CapacityChoice { kAuto, kRequire, kRelease, kObserve, kOff };
 
 struct Options {
@@ -77,6 +93,15 @@ struct Options {
   Duration partial_binding_timeout = std::chrono::seconds(10);
   Duration backoff_base = std::chrono::seconds(10);
   Duration backoff_max = std::chrono::minutes(10);
+  WaitForPodsReady wait_for_pods_ready;
+  // objectRetentionPolicies.workloads: how long after its end a Workload is deleted, and a Job
+  // after its Workload was deactivated by the controller; nullopt = kept.
+  std::optional<Duration> retain_finished;
+  std::optional<Duration> retain_deactivated;
+  // While checks of a reserved workload are pending its place is kept so long; then others may use
+  // it, and it is looked for again when the checks are ready.
+  Duration place_hold = std::chrono::seconds(60);
+  Duration reclaim_interval = std::chrono::seconds(1);  // between writes of reclaimablePods
   Duration pending_reason_delay = std::chrono::seconds(1);
   Duration queue_status_interval = std::chrono::seconds(1);
 };

@@ -2,6 +2,7 @@
 // A workload without quota: may it stand in the queue, what the engine is told of it, and what its
 // status says of the reason. See core.h.
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -11,8 +12,19 @@
 #include "reconciler/workload_writes.h"
 
 namespace tutti::reconciler {
+namespace {
 
-bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
+// Any of spec.preemptionGates that status does not show as open (Kueue's gate
+// MultiKueueOrchestratedPreemption and its like): nobody is preempted for it.
+bool GatesClosed(const api::Workload& workload) {
+  const Json& gates = workload.status.other["preemptionGates"];
+  return std::any_of(gates.AsArray().begin(), gates.AsArray().end(),
+                     [](const Json& gate) { return gate["position"].AsString() != "Open"; });
+}
+
+}  // namespace
+
+bool Core::ReadyToQueue(Unit& unit, const api::Job* job, const api::Workload& workload) {
   if (!workload.meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
     api::Workload next = workload;
     if (SetPendingReason(next.status, reason::kAdmissionGated,
@@ -23,15 +35,20 @@ bool Core::ReadyToQueue(Unit& unit, const api::Workload& workload) {
     }
     return false;
   }
-  if (!workload.active) {
-    api::Workload next = workload;
-    if (ForgetRequeues(next.status)) {
-      Emit(unit, {ApplyStatus(next)});
-    }
+  if (FollowDeactivation(unit, job, workload) || !workload.active) {
     return false;
   }
   if (!IsFalse(workload.status.conditions, "Requeued")) {
-    return true;
+    if (!workload.status.requeue_at.has_value()) {
+      return true;
+    }
+    if (now_ < *workload.status.requeue_at) {
+      WakeAt(unit, *workload.status.requeue_at);
+      return false;
+    }
+    Emit(unit, {StatusPatch(workload,
+                            Json::Obj({{"requeueState", Json::Obj({{"requeueAt", Json()}})}}))});
+    return false;
   }
   const std::string& why = api::FindCondition(workload.status.conditions, "Requeued")->reason;
   const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
@@ -87,6 +104,10 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
       }
       StripStuckGroups(unit);
     }
+    if (api::IsTrue(workload.status.conditions, "PodsReady") &&
+        SyncPodsReady(unit, *job, workload)) {
+      return;  // its reservation was withdrawn from outside
+    }
     const std::string_view queue = job->meta.Label(names::kQueueNameLabel);
     if (queue != workload.queue_name && Managed(*job)) {
       LeaveEngine(unit);
@@ -123,10 +144,19 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
       return;
     }
   }
-  if (!ReadyToQueue(unit, workload)) {
+  if (!ReadyToQueue(unit, job, workload)) {
     LeaveEngine(unit);
     SetWaiting(unit, &workload, workload.active);
+    if (unit.in_flight == 0 && job != nullptr) {
+      DeleteDeactivated(unit, *job, workload);
+    }
     return;
+  }
+  const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
+  const auto queue =
+      local != nullptr ? world_.cluster_queues.Find({"", local->cluster_queue}) : nullptr;
+  if (queue != nullptr && SyncCheckList(unit, workload, *queue)) {
+    return;  // goes on with the answer, and keeps its place in the queue
   }
   SetWaiting(unit, &workload, false);
   if (unit.in_engine == Unit::InEngine::kReserved) {
@@ -168,7 +198,8 @@ void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
   if (!unit.pending.has_value()) {
     return;
   }
-  const std::string_view coarse = CoarseReason(unit.pending->reason);
+  const std::string_view coarse =
+      unit.pending_blocked ? reason::kWaiting : CoarseReason(unit.pending->reason);
   const Time due = coarse == reason::kInadmissible
                        ? unit.pending_since
                        : unit.pending_since + options_.pending_reason_delay;
@@ -221,6 +252,41 @@ void Core::Shape(Unit& unit, const api::Workload& workload) {
   unit.shaped = shapes_.Get(text, context, context_id);
 }
 
+// Kueue's queue-order timestamp: an eviction for readiness or by a check puts a workload behind
+// those that came before it, and so does one that took back what had been borrowed.
+Time Core::QueueTime(const api::Workload& workload, Time created) const {
+  const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
+  if (evicted != nullptr && evicted->status == "True" &&
+      ((evicted->reason == reason::kPodsReadyTimeout &&
+        !options_.wait_for_pods_ready.requeue_by_creation) ||
+       evicted->reason == reason::kAdmissionCheck)) {
+    return evicted->last_transition;
+  }
+  const api::Condition* preempted = api::FindCondition(workload.status.conditions, "Preempted");
+  if (preempted != nullptr && preempted->status == "True" &&
+      preempted->reason ==
+          engine::ToString(engine::PreemptReason::kInCohortReclaimWhileBorrowing)) {
+    return preempted->last_transition + std::chrono::milliseconds(1);
+  }
+  return created;
+}
+
+void Core::DeleteDeactivated(Unit& unit, const api::Job& job, const api::Workload& workload) {
+  const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
+  if (!options_.retain_deactivated.has_value() || workload.active || evicted == nullptr ||
+      evicted->status != "True" ||
+      !evicted->reason.starts_with(std::string(reason::kDeactivated) + "DueTo")) {
+    return;
+  }
+  const Time end = evicted->last_transition + *options_.retain_deactivated;
+  if (now_ < end) {
+    WakeAt(unit, end);
+    return;
+  }
+  Event(job, /*warning=*/false, "Deleted", "Deleted job: deactivation retention period expired");
+  Emit(unit, {DeleteJob(job)});
+}
+
 engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
                                      const api::Job* job) {
   Shape(unit, workload);
@@ -234,6 +300,7 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
       job != nullptr ? job->meta.uid : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
   input.workload_uid = workload.meta.uid;
   input.job_uid = workload.meta.Label(names::kJobUidLabel);
+  input.preemption_gated = GatesClosed(workload);
   input.queue_time = workload.meta.created;
   std::shared_ptr<const api::Job> owner;
   if (const auto found = world_.job_by_uid.find(unit.job_uid); found != world_.job_by_uid.end()) {
@@ -242,11 +309,7 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
   if (owner != nullptr) {
     input.queue_time = owner->meta.created;
   }
-  const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
-  if (evicted != nullptr && evicted->status == "True" &&
-      evicted->reason == reason::kPodsReadyTimeout) {
-    input.queue_time = evicted->last_transition;
-  }
+  input.queue_time = QueueTime(workload, input.queue_time);
   input.misconfigured = workload.problem.empty() ? unit.shaped.problem : workload.problem;
   if (input.misconfigured.empty() && owner != nullptr) {
     input.misconfigured = GroupProblem(unit, *owner);
@@ -265,6 +328,10 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
       if (name == spec.name) {
         pod_set.count = std::max(0, spec.count - reclaimed);
       }
+    }
+    if (owner != nullptr && workload.pod_sets.size() == 1 && owner->completions.has_value()) {
+      pod_set.count =
+          std::min(pod_set.count, std::max(1, owner->GangSize()));  // what is left to do
     }
     pod_set.min_count = spec.min_count;
     if (i == 0) {

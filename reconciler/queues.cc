@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/names.h"
+#include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/status.h"
 
@@ -315,6 +316,16 @@ void Core::ReconcileAdmissionCheck(const api::ObjectKey& key) {
   const auto check = world_.admission_checks.Find(key);
   if (check == nullptr) {
     queue_states_.erase(order_key);
+    return;
+  }
+  const bool used =
+      std::any_of(world_.cluster_queues.All().begin(), world_.cluster_queues.All().end(),
+                  [&](const auto& entry) { return UsesCheck(*entry.second, key.name); });
+  const bool has_finalizer = check->meta.HasFinalizer(names::kResourceInUseFinalizer);
+  if (check->meta.deleted.has_value() ? (has_finalizer && !used) : !has_finalizer) {
+    FinalizerWrite(order_key, api::Kind::kAdmissionCheck, check->meta,
+                   !check->meta.deleted.has_value());
+    dirty_queues_.insert(order_key);
     return;
   }
   if (!check->controller.starts_with(std::string(names::kKueueGroup) + "/")) {

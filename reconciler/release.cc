@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/gang.h"
 #include "reconciler/landing.h"
@@ -39,39 +40,22 @@ bool IsDnsLabel(std::string_view name) {
 
 void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload) {
   SetWaiting(unit, &workload, false);
-  if (!workload.active) {
-    EvictUnit(unit, &job, workload, reason::kDeactivated, "", "The workload is deactivated",
-              /*back_off=*/false);
+  if (!KeepReservation(unit, &job, workload) || !workload.Admitted()) {
     return;
-  }
-  const auto queue = world_.cluster_queues.Find({"", workload.status.admission->cluster_queue});
-  if (queue != nullptr && queue->stop_policy == api::StopPolicy::kHoldAndDrain) {
-    EvictUnit(unit, &job, workload, reason::kClusterQueueStopped, "", "The ClusterQueue is stopped",
-              /*back_off=*/false);
-    return;
-  }
-  const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
-  if (local != nullptr && local->stop_policy == api::StopPolicy::kHoldAndDrain) {
-    EvictUnit(unit, &job, workload, reason::kLocalQueueStopped, "", "The LocalQueue is stopped",
-              /*back_off=*/false);
-    return;
-  }
-  const bool placed = SyncReservation(unit, &job, workload);
-  if (!workload.Admitted()) {
-    return;  // checks are pending; nothing is started
   }
   if (job.suspend) {
-    if (!placed) {
-      EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced,
-                "The place that was reserved for the workload is gone", /*back_off=*/true);
+    if (!unit.placed) {
+      TakeBack(unit, job, workload, "The place that was reserved for the workload is gone");
       return;
     }
     if (unit.refusals >= kMaxRefusals) {
-      EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced,
-                "The job can't be released: " + unit.refusal, /*back_off=*/true);
+      TakeBack(unit, job, workload, "The job can't be released: " + unit.refusal);
       return;
     }
     StartJob(unit, job, workload);
+    return;
+  }
+  if (SyncPodsReady(unit, job, workload) || SyncReclaimable(unit, job, workload)) {
     return;
   }
   if (unit.released_at == kNoTime) {
@@ -116,8 +100,8 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
       flavors.insert(flavor);
     }
     if (assignment.count.has_value() && !workload.pod_sets.empty() &&
-        *assignment.count < workload.pod_sets.front().count) {
-      info.parallelism = *assignment.count;
+        workload.pod_sets.front().min_count.has_value()) {
+      info.parallelism = std::min(*assignment.count, workload.pod_sets.front().count);
     }
   }
   for (const std::string& name : flavors) {
@@ -134,18 +118,24 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
   } else if (options_.steering != Steering::kNone && unit.planned_nodes.size() <= kMostSteered) {
     info.preferred_nodes = unit.planned_nodes;
   }
-  GroupPlan plan = PlanGroup(unit, job, workload, info.parallelism.value_or(job.GangSize()));
+  const auto updates = UpdatesFor(workload.status, kMainPodSet);
+  if (updates) {
+    info.updates = *updates;
+  }
+  GroupPlan plan = PlanGroup(unit, job, workload,
+                             std::min(info.parallelism.value_or(job.GangSize()), job.GangSize()));
   if (unit.in_flight != 0 || plan.kind == GroupPlan::Kind::kWait) {
     return;
   }
   if (plan.kind == GroupPlan::Kind::kRefused) {
-    EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced,
-              "The job can't be released: " + plan.reason, /*back_off=*/true);
+    TakeBack(unit, job, workload, "The job can't be released: " + plan.reason);
     return;
   }
   info.group_name = std::move(plan.name);
   std::vector<api::WriteRequest> writes = std::move(plan.writes);
-  auto start = StartPatch(job, workload, info);
+  auto start = updates
+                   ? StartPatch(job, workload, info)
+                   : Result<api::WriteRequest>(Fail(ErrorCode::kInvalid, updates.error().message));
   if (!start) {
     api::Workload next = workload;
     Finish(next.status, /*success=*/false, start.error().message, now_);
@@ -193,10 +183,11 @@ void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& wo
   if (const api::PodGroup* theirs = world_.ControllersGroupOf(unit.job_uid);
       theirs != nullptr && !input.group.empty()) {
     job_controller_groups_ = true;
-    EvictUnit(unit, &job, workload, reason::kGangRestart, reason::kOtherGroup,
-              "The Job controller has put the job into PodGroup " + theirs->meta.name +
-                  " (feature gate WorkloadWithJob): it starts again in that group",
-              /*back_off=*/false);
+    EvictUnit(unit, &job, workload,
+              {.reason = std::string(reason::kGangRestart),
+               .cause = std::string(reason::kOtherGroup),
+               .message = "The Job controller has put the job into PodGroup " + theirs->meta.name +
+                          " (feature gate WorkloadWithJob): it starts again in that group"});
     return;
   }
   const std::string events = FailedCreatePath(job);
@@ -224,8 +215,7 @@ void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& wo
       return;
     }
     case LandingResult::Kind::kTakeBack:
-      EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced, result.message,
-                /*back_off=*/true);
+      TakeBack(unit, job, workload, result.message);
       return;
   }
 }
@@ -256,20 +246,18 @@ void Core::WatchRunning(Unit& unit, const api::Job& job, const api::Workload& wo
   if (!unit.unplaced_since.has_value()) {
     unit.unplaced_since = now_;
     // Promise the missing members a place, so that nobody else is admitted on it.
-    engine_->SetReserved(ReservedInput(unit, &job, workload), *workload.status.admission,
-                         /*admitted=*/true, /*plan=*/true, ReservedAt(workload));
+    PlanAgain(unit, job, workload);
   }
   const Time deadline = *unit.unplaced_since + options_.landing_timeout;
   if (now_ < deadline) {
     WakeAt(unit, deadline);
     return;
   }
-  EvictUnit(unit, &job, workload, reason::kPodsReadyTimeout, reason::kNotPlaced,
-            std::to_string(live - bound) + " of " + std::to_string(live) +
-                " pods lost their place and found no other; pod " + unplaced->meta.name +
-                (unplaced->unschedulable_message.empty() ? " is not scheduled"
-                                                         : ": " + unplaced->unschedulable_message),
-            /*back_off=*/true);
+  TakeBack(unit, job, workload,
+           std::to_string(live - bound) + " of " + std::to_string(live) +
+               " pods lost their place and found no other; pod " + unplaced->meta.name +
+               (unplaced->unschedulable_message.empty() ? " is not scheduled"
+                                                        : ": " + unplaced->unschedulable_message));
 }
 
 }  // namespace tutti::reconciler

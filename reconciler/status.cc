@@ -2,6 +2,8 @@
 #include "reconciler/status.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "base/names.h"
 
@@ -30,11 +32,15 @@ bool ResetIfTrue(api::WorkloadStatus& status, std::string_view type, Time now) {
   return Set(status, type, false, "QuotaReserved", "Previously: " + condition->message, now);
 }
 
-bool AdmittedFalse(api::WorkloadStatus& status, Time now) {
-  if (!api::IsTrue(status.conditions, "Admitted")) {
-    return false;
-  }
-  return Set(status, "Admitted", false, "NoReservation", "The workload has no reservation", now);
+bool AllChecksReady(const api::WorkloadStatus& status) {
+  return std::all_of(status.checks.begin(), status.checks.end(),
+                     [](const api::AdmissionCheckState& check) { return check.state == "Ready"; });
+}
+
+constexpr std::string_view kNotAllReady = "Not all pods are ready or succeeded";
+
+void WaitForStart(api::WorkloadStatus& status, Time now) {
+  Set(status, "PodsReady", false, reason::kWaitForStart, std::string(kNotAllReady), now);
 }
 
 }  // namespace
@@ -50,7 +56,35 @@ api::WriteRequest ApplyStatus(const api::Workload& workload) {
   return write;
 }
 
-bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision, Time now) {
+bool SyncAdmitted(api::WorkloadStatus& status, Time now) {
+  const bool reserved =
+      api::IsTrue(status.conditions, "QuotaReserved") && status.admission.has_value();
+  const bool ready = AllChecksReady(status);
+  const bool was = api::IsTrue(status.conditions, "Admitted");
+  if (was == (reserved && ready)) {
+    return false;
+  }
+  if (was) {
+    const Duration ran = now - api::FindCondition(status.conditions, "Admitted")->last_transition;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(ran).count();
+    status.accumulated_past_execution_seconds = static_cast<int32_t>(std::clamp<int64_t>(
+        status.accumulated_past_execution_seconds.value_or(0) + std::max<int64_t>(0, seconds), 0,
+        INT32_MAX));
+  }
+  if (reserved && ready) {
+    return Set(status, "Admitted", true, "Admitted", "The workload is admitted", now);
+  }
+  if (reserved) {
+    return Set(status, "Admitted", false, "UnsatisfiedChecks",
+               "The workload has not all checks ready", now);
+  }
+  return ready ? Set(status, "Admitted", false, "NoReservation", "The workload has no reservation",
+                     now)
+               : Set(status, "Admitted", false, "NoReservationUnsatisfiedChecks",
+                     "The workload has no reservation and not all checks ready", now);
+}
+
+api::Admission AdmissionOf(const engine::AdmitDecision& decision) {
   api::Admission admission;
   admission.cluster_queue = decision.cluster_queue;
   for (const engine::PodSetDecision& pod_set : decision.pod_sets) {
@@ -63,22 +97,31 @@ bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision,
     }
     admission.assignments.push_back(std::move(assignment));
   }
+  return admission;
+}
+
+bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision,
+             const std::set<std::string>& required, bool pods_ready, Time now) {
   const api::WorkloadStatus before = status;
-  status.admission = std::move(admission);
+  status.admission = AdmissionOf(decision);
   Set(status, "QuotaReserved", true, "QuotaReserved",
       "Quota reserved in ClusterQueue " + decision.cluster_queue, now);
   ResetIfTrue(status, "Evicted", now);
   ResetIfTrue(status, "Preempted", now);
   ResetIfTrue(status, "BlockedOnPreemptionGates", now);
-  const bool checks_ready =
-      std::all_of(status.checks.begin(), status.checks.end(),
-                  [](const api::AdmissionCheckState& check) { return check.state == "Ready"; });
-  if (checks_ready) {
+  std::set<std::string> unlisted = required;
+  for (const api::AdmissionCheckState& check : status.checks) {
+    unlisted.erase(check.name);
+  }
+  if (unlisted.empty() && AllChecksReady(status)) {
     std::string message = "The workload is admitted";
     if (!decision.note.empty()) {
       message += "; " + decision.note;
     }
     Set(status, "Admitted", true, "Admitted", std::move(message), now);
+  }
+  if (pods_ready) {
+    WaitForStart(status, now);
   }
   status.resource_requests.clear();
   return !(status == before);
@@ -114,46 +157,90 @@ bool SetPendingReason(api::WorkloadStatus& status, std::string_view reason,
   const api::WorkloadStatus before = status;
   status.admission.reset();
   Set(status, "QuotaReserved", false, reason, message, now);
-  AdmittedFalse(status, now);
+  SyncAdmitted(status, now);
   status.resource_requests = requests;
   return !(status == before);
 }
 
-bool Evict(api::WorkloadStatus& status, std::string_view reason, std::string_view underlying_cause,
-           const std::string& message, std::optional<Time> requeue_at, Time now) {
-  if (!Set(status, "Evicted", true, reason, message, now)) {
+std::string ReasonOf(const Eviction& eviction) {
+  return eviction.reason == reason::kDeactivated && !eviction.cause.empty()
+             ? eviction.reason + "DueTo" + eviction.cause
+             : eviction.reason;
+}
+
+bool Evict(api::WorkloadStatus& status, const Eviction& eviction, Time now) {
+  if (!Set(status, "Evicted", true, ReasonOf(eviction), eviction.message, now)) {
     return false;
   }
   for (api::AdmissionCheckState& check : status.checks) {
+    if (check.state == "Pending") {
+      continue;
+    }
+    // Of a Retry the count and the wait are kept, for the check's controller to go on with.
+    check.retry_count = check.state == "Retry" ? check.retry_count + 1 : 0;
     check.message = "Reset to Pending after eviction. Previously: " + check.state;
     check.state = "Pending";
+    check.pod_set_updates = Json();
     check.last_transition = now;
+  }
+  if (api::IsTrue(status.conditions, "BlockedOnPreemptionGates")) {
+    Set(status, "BlockedOnPreemptionGates", false, ReasonOf(eviction), eviction.message, now);
+  }
+  if (status.other.IsObject()) {
+    for (const std::string_view field :
+         {"clusterName", "nominatedClusterNames", "unhealthyNodes"}) {
+      status.other.Erase(field);
+    }
+    if (status.other.Has("preemptionGates")) {
+      for (Json& gate : status.other.At("preemptionGates").MutableArray()) {
+        gate.Set("position", "Closed");
+        gate.Set("lastTransitionTime", FormatTime(now));
+      }
+    }
   }
   const auto found = std::find_if(
       status.evictions.begin(), status.evictions.end(), [&](const api::EvictionCount& entry) {
-        return entry.reason == reason && entry.underlying_cause == underlying_cause;
+        return entry.reason == eviction.reason && entry.underlying_cause == eviction.cause;
       });
   if (found != status.evictions.end()) {
     ++found->count;
   } else {
-    status.evictions.push_back({std::string(reason), std::string(underlying_cause), 1});
+    status.evictions.push_back({eviction.reason, eviction.cause, 1});
   }
-  if (requeue_at.has_value()) {
+  if (eviction.requeue_at.has_value() &&
+      (!status.requeue_at.has_value() || *status.requeue_at < *eviction.requeue_at)) {
+    status.requeue_at = eviction.requeue_at;  // never earlier than what somebody else asked for
+  }
+  if (eviction.counts) {
     status.requeue_count = status.requeue_count.value_or(0) + 1;
-    status.requeue_at = requeue_at;
   }
   return true;
 }
 
-bool EndEviction(api::WorkloadStatus& status, Time now) {
+bool SetPreempted(api::WorkloadStatus& status, const engine::PreemptDecision& decision, Time now) {
+  return Set(status, "Preempted", true, engine::ToString(decision.reason), decision.message, now);
+}
+
+bool SetDeactivationTarget(api::WorkloadStatus& status, std::string_view cause,
+                           const std::string& message, Time now) {
+  return Set(status, "DeactivationTarget", true, cause, message, now);
+}
+
+bool EndEviction(api::WorkloadStatus& status, bool pods_ready, Time now) {
   const api::WorkloadStatus before = status;
   const Condition* evicted = api::FindCondition(status.conditions, "Evicted");
   const std::string reason = evicted != nullptr ? evicted->reason : std::string(reason::kPending);
   const std::string message = evicted != nullptr ? evicted->message : "The workload was evicted";
   status.admission.reset();
   Set(status, "QuotaReserved", false, reason::kPending, message, now);
-  AdmittedFalse(status, now);
-  Set(status, "Requeued", false, reason, message, now);
+  SyncAdmitted(status, now);
+  if (reason == "DeactivatedDueToMaximumExecutionTimeExceeded") {
+    status.accumulated_past_execution_seconds.reset();  // a new activation has all of its time
+  }
+  Set(status, "Requeued", reason == reason::kPreempted, reason, message, now);
+  if (pods_ready) {
+    WaitForStart(status, now);
+  }
   return !(status == before);
 }
 
@@ -179,6 +266,24 @@ bool Unreserve(api::WorkloadStatus& status, std::string_view reason, const std::
 
 bool Finish(api::WorkloadStatus& status, bool success, const std::string& message, Time now) {
   return Set(status, "Finished", true, success ? "Succeeded" : "Failed", message, now);
+}
+
+bool SetPodsReady(api::WorkloadStatus& status, bool ready, Time now) {
+  const Condition* known = api::FindCondition(status.conditions, "PodsReady");
+  if (!api::IsTrue(status.conditions, "Admitted")) {
+    return Set(status, "PodsReady", false, reason::kWaitForStart, std::string(kNotAllReady), now);
+  }
+  const bool broke = known != nullptr && (known->reason == reason::kWaitForRecovery ||
+                                          known->reason == reason::kRecovered);
+  if (ready) {
+    return Set(status, "PodsReady", true, broke ? reason::kRecovered : reason::kStarted,
+               "All pods reached readiness and the workload is running", now);
+  }
+  if (known != nullptr && (known->status == "True" || known->reason == reason::kWaitForRecovery)) {
+    return Set(status, "PodsReady", false, reason::kWaitForRecovery,
+               "At least one pod has failed, waiting for recovery", now);
+  }
+  return Set(status, "PodsReady", false, reason::kWaitForStart, std::string(kNotAllReady), now);
 }
 
 Duration Backoff(int32_t count, Duration base, Duration max) {

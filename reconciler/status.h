@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -33,13 +34,32 @@ inline constexpr std::string_view kClusterQueueRestarted = "ClusterQueueRestarte
 inline constexpr std::string_view kLocalQueueRestarted = "LocalQueueRestarted";
 inline constexpr std::string_view kReactivated = "Reactivated";
 inline constexpr std::string_view kGangRestarts = "GangRestarts";
+inline constexpr std::string_view kPreempted = "Preempted";
+inline constexpr std::string_view kAdmissionCheck = "AdmissionCheck";
+inline constexpr std::string_view kRequeuingLimitExceeded = "RequeuingLimitExceeded";
+inline constexpr std::string_view kMaximumExecutionTimeExceeded = "MaximumExecutionTimeExceeded";
+inline constexpr std::string_view kWaitForStart = "WaitForStart";
+inline constexpr std::string_view kWaitForRecovery = "WaitForRecovery";
+inline constexpr std::string_view kStarted = "Started";
+inline constexpr std::string_view kRecovered = "Recovered";
+inline constexpr std::string_view kWaiting = "Waiting";
 }  // namespace reason
 
 // The status as one server-side apply of its owner, guarded by resourceVersion.
 [[nodiscard]] api::WriteRequest ApplyStatus(const api::Workload& workload);
 
-// Quota reserved and, as no admission checks are pending, admitted, in the same write.
-bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision, Time now);
+// The admission that a decision means.
+[[nodiscard]] api::Admission AdmissionOf(const engine::AdmitDecision& decision);
+
+// Quota reserved; Admitted in the same write when every check of `required` is listed and all that
+// are listed are Ready (none is the usual case). `pods_ready`: write PodsReady=False/WaitForStart
+// too (waitForPodsReady).
+bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision,
+             const std::set<std::string>& required, bool pods_ready, Time now);
+
+// Admitted follows QuotaReserved and the checks; written only when its truth changes. The time
+// since it was admitted is added to accumulatedPastExecutionTimeSeconds when that ends.
+bool SyncAdmitted(api::WorkloadStatus& status, Time now);
 
 // When the condition QuotaReserved became what it is; kNoTime without one.
 [[nodiscard]] Time ReservedAt(const api::Workload& workload);
@@ -52,14 +72,31 @@ bool SetPendingReason(api::WorkloadStatus& status, std::string_view reason,
 // Kueue's coarse reason of a pending decision: Inadmissible or Pending.
 [[nodiscard]] std::string_view CoarseReason(engine::PendingReason reason);
 
-// Evicted=True. The reservation stays until the job's pods are gone (EndEviction). With
-// `requeue_at` the eviction counts in requeueState and the workload stays out of the queue until
-// that time.
-bool Evict(api::WorkloadStatus& status, std::string_view reason, std::string_view underlying_cause,
-           const std::string& message, std::optional<Time> requeue_at, Time now);
+// How a workload loses its quota.
+struct Eviction {
+  std::string reason;
+  std::string cause = {};  // underlying cause; of a deactivation it becomes part of the reason
+  std::string message = {};
+  std::optional<Time> requeue_at = {};  // stays out of the queue until then
+  bool counts = false;                  // in requeueState.count
+};
 
-// Quota given back after an eviction; Requeued=False until the cause is gone (Requeue).
-bool EndEviction(api::WorkloadStatus& status, Time now);
+// Evicted=True. The reservation stays until the job's pods are gone (EndEviction). Checks go back
+// to Pending and preemption gates close. False when the same eviction is there already.
+bool Evict(api::WorkloadStatus& status, const Eviction& eviction, Time now);
+// The reason of the condition: "DeactivatedDueTo<cause>" for a deactivation with a cause.
+[[nodiscard]] std::string ReasonOf(const Eviction& eviction);
+
+// Preempted=True beside the eviction.
+bool SetPreempted(api::WorkloadStatus& status, const engine::PreemptDecision& decision, Time now);
+
+// DeactivationTarget=True: spec.active is to become false, and the eviction gets this cause.
+bool SetDeactivationTarget(api::WorkloadStatus& status, std::string_view cause,
+                           const std::string& message, Time now);
+
+// Quota given back after an eviction; Requeued=False until the cause is gone (Requeue), but True at
+// once after a preemption.
+bool EndEviction(api::WorkloadStatus& status, bool pods_ready, Time now);
 
 // Back into the queue: Requeued=True, requeueAt gone.
 bool Requeue(api::WorkloadStatus& status, std::string_view reason, const std::string& message,
@@ -74,6 +111,10 @@ bool Unreserve(api::WorkloadStatus& status, std::string_view reason, const std::
                Time now);
 
 bool Finish(api::WorkloadStatus& status, bool success, const std::string& message, Time now);
+
+// PodsReady as Kueue's job reconciler writes it: WaitForStart until the first time, WaitForRecovery
+// after it, Started or Recovered when ready.
+bool SetPodsReady(api::WorkloadStatus& status, bool ready, Time now);
 
 // base * 2^(count-1), at most max; count >= 1.
 [[nodiscard]] Duration Backoff(int32_t count, Duration base, Duration max);

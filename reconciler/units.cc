@@ -2,9 +2,11 @@
 // The state machine of one workload and its job: which of its states it is in. Level triggered:
 // every call looks at what is there and emits at most one effect. See core.h.
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "base/names.h"
+#include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/status.h"
 #include "reconciler/workload_writes.h"
@@ -22,6 +24,9 @@ void Core::LeaveEngine(Unit& unit) {
   unit.engine_key.clear();
   unit.assumed.reset();
   unit.pending.reset();
+  unit.preempted.reset();
+  unit.evicting.reset();
+  unit.place_dropped = false;
 }
 
 void Core::Forget(const api::ObjectKey& key) {
@@ -105,6 +110,9 @@ void Core::ReconcileUnit(Unit& unit) {
     if (unit.in_engine == Unit::InEngine::kPending) {
       LeaveEngine(unit);
     }
+    if (workload != nullptr) {
+      HoldQuota(unit, job.get(), *workload);
+    }
     if (workload != nullptr && world_.ActivePods(unit.job_uid) == 0) {
       ReconcileWithoutJob(unit, *workload);
     }
@@ -128,6 +136,7 @@ void Core::ReconcileUnit(Unit& unit) {
     return;
   }
   if (workload->meta.deleted.has_value()) {
+    HoldQuota(unit, job.get(), *workload);
     std::vector<api::WriteRequest> last;
     if (workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
       last.push_back(DropFinalizer(*workload));
@@ -140,12 +149,14 @@ void Core::ReconcileUnit(Unit& unit) {
   if (workload->Finished()) {
     // Finished by someone else (an owner that vanished, an operator's hand): the job does not run.
     LeaveEngine(unit);
+    SetWaiting(unit, workload.get(), false);
     if (!job->suspend) {
       StopJob(unit, *job, *workload, {});
     }
     return;
   }
   if (!Equivalent(*job, *workload)) {
+    HoldQuota(unit, job.get(), *workload);
     if (workload->QuotaReserved() || unit.assumed.has_value()) {
       Event(*job, /*warning=*/false, "DeletedWorkload",
             "Deleted Workload " + unit.key.ToString() + ": the job's pods changed");
@@ -168,26 +179,7 @@ void Core::ReconcileUnit(Unit& unit) {
     LeaveEngine(unit);  // changed meanwhile: decided again
   }
   if (unit.assumed.has_value() && !workload->QuotaReserved()) {
-    api::Workload next = *workload;
-    Reserve(next.status, *unit.assumed, unit.assumed_at);
-    if (unit.told_at == unit.assumed_at) {
-      Emit(unit, {ApplyStatus(next)});  // again, after a failure
-      return;
-    }
-    unit.told_at = unit.assumed_at;
-    EventOn(*workload, /*warning=*/false, "QuotaReserved",
-            "Quota reserved in ClusterQueue " + unit.assumed->cluster_queue);
-    EventOn(*workload, /*warning=*/false, "Admitted",
-            "Admitted by ClusterQueue " + unit.assumed->cluster_queue);
-    History(HistoryKind::kQuotaReserved, unit, &next, "QuotaReserved", unit.assumed->note);
-    const double waited =
-        std::chrono::duration<double>(now_ - std::max(workload->meta.created, kNoTime)).count();
-    const std::string& queue = unit.assumed->cluster_queue;
-    Count("kueue_quota_reserved_workloads_total", {{"cluster_queue", queue}});
-    Count("kueue_admitted_workloads_total", {{"cluster_queue", queue}});
-    Observe("kueue_quota_reserved_wait_time_seconds", {{"cluster_queue", queue}}, waited);
-    Observe("kueue_admission_wait_time_seconds", {{"cluster_queue", queue}}, waited);
-    Emit(unit, {ApplyStatus(next)});
+    WriteReservation(unit, *workload);
     return;
   }
   if (workload->QuotaReserved()) {
@@ -201,6 +193,7 @@ void Core::ReconcileUnit(Unit& unit) {
 void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
   const bool had_job = !unit.job_uid.empty();
   if (had_job && world_.ActivePods(unit.job_uid) > 0) {
+    HoldQuota(unit, nullptr, workload);
     return;  // garbage collection is under way; a pod's event comes back here
   }
   if (workload.meta.deleted.has_value()) {
@@ -233,25 +226,54 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
   if (had_job || workload.Finished()) {
     LeaveEngine(unit);  // the garbage collector deletes it next
     SetWaiting(unit, &workload, false);
+    DeleteFinished(unit, workload);
     return;
   }
   // A Workload of its own: admitted by its status alone; whoever made it acts on that.
-  if (workload.Evicted() && workload.status.admission.has_value()) {
-    return;
-  }
   if (unit.assumed.has_value() && !workload.QuotaReserved()) {
-    api::Workload next = workload;
-    Reserve(next.status, *unit.assumed, unit.assumed_at);
-    History(HistoryKind::kQuotaReserved, unit, &next, "QuotaReserved", unit.assumed->note);
-    Emit(unit, {ApplyStatus(next)});
+    WriteReservation(unit, workload);
     return;
   }
   if (workload.QuotaReserved()) {
     unit.assumed.reset();
-    SyncReservation(unit, nullptr, workload);
+    SetWaiting(unit, &workload, false);
+    if (!workload.Evicted()) {
+      KeepReservation(unit, nullptr, workload);
+      return;
+    }
+    HoldQuota(unit, nullptr, workload);
+    if (unit.evicting.has_value()) {
+      TellEviction(unit, workload);
+    }
+    if (!workload.active) {
+      FollowDeactivation(unit, nullptr, workload);
+    }
     return;
   }
   ReconcilePending(unit, nullptr, workload);
+}
+
+void Core::WriteReservation(Unit& unit, const api::Workload& workload) {
+  const engine::AdmitDecision& decision = *unit.assumed;
+  const std::string& queue = decision.cluster_queue;
+  const auto spec = world_.cluster_queues.Find({"", queue});
+  api::Workload next = workload;
+  Reserve(next.status, decision,
+          spec != nullptr ? RequiredChecks(*spec, AdmissionOf(decision)) : std::set<std::string>{},
+          options_.wait_for_pods_ready.enabled, unit.assumed_at);
+  if (unit.told_at != unit.assumed_at) {  // else again, after a failure
+    unit.told_at = unit.assumed_at;
+    EventOn(workload, /*warning=*/false, "QuotaReserved",
+            "Quota reserved in ClusterQueue " + queue);
+    History(HistoryKind::kQuotaReserved, unit, &next, "QuotaReserved", decision.note);
+    Count("kueue_quota_reserved_workloads_total", {{"cluster_queue", queue}});
+    Observe("kueue_quota_reserved_wait_time_seconds", {{"cluster_queue", queue}},
+            std::chrono::duration<double>(now_ - QueuedSince(workload)).count());
+    if (next.Admitted()) {
+      TellAdmission(next);
+    }
+  }
+  Emit(unit, {ApplyStatus(next)});
 }
 
 // A second Workload of a job that has one: it would hold quota for the same pods again.
@@ -298,10 +320,34 @@ void Core::ReconcileFinished(Unit& unit, const api::Job& job, const api::Workloa
   for (api::WriteRequest& write : DeleteGroups(unit.job_uid)) {
     writes.push_back(std::move(write));
   }
-  if (writes.empty()) {
-    StripStuckGroups(unit);
+  if (!writes.empty()) {
+    Emit(unit, std::move(writes));
     return;
   }
+  StripStuckGroups(unit);
+  if (workload != nullptr && unit.in_flight == 0) {
+    DeleteFinished(unit, *workload);
+  }
+}
+
+void Core::DeleteFinished(Unit& unit, const api::Workload& workload) {
+  if (!options_.retain_finished.has_value() || !workload.Finished() ||
+      workload.meta.deleted.has_value()) {
+    return;
+  }
+  const Time end = api::FindCondition(workload.status.conditions, "Finished")->last_transition +
+                   *options_.retain_finished;
+  if (now_ < end) {
+    WakeAt(unit, end);
+    return;
+  }
+  std::vector<api::WriteRequest> writes;
+  if (workload.meta.HasFinalizer(names::kResourceInUseFinalizer)) {
+    writes.push_back(DropFinalizer(workload));
+  }
+  writes.push_back(DeleteWorkload(workload));
+  EventOn(workload, /*warning=*/false, "Deleted",
+          "Deleted finished workload due to elapsed retention");
   Emit(unit, std::move(writes));
 }
 

@@ -20,6 +20,12 @@ api::WriteRequest WorkloadPatch(const api::Workload& workload, Json body) {
   return write;
 }
 
+api::WriteRequest StatusPatch(const api::Workload& workload, Json status) {
+  api::WriteRequest write = WorkloadPatch(workload, Json::Obj({{"status", std::move(status)}}));
+  write.subresource = "status";
+  return write;
+}
+
 api::WriteRequest DropFinalizer(const api::Workload& workload) {
   Json finalizers = Json::Arr();
   for (const std::string& finalizer : workload.meta.finalizers) {
@@ -39,6 +45,46 @@ api::WriteRequest DeleteWorkload(const api::Workload& workload) {
   write.resource = api::ResourceOf(api::Kind::kWorkload);
   write.key = workload.meta.Key();
   write.body = Json::Obj({{"preconditions", Json::Obj({{"uid", workload.meta.uid}})}});
+  return write;
+}
+
+api::WriteRequest DeactivatePatch(const api::Workload& workload) {
+  api::WriteRequest write =
+      WorkloadPatch(workload, Json::Obj({{"spec", Json::Obj({{"active", false}})}}));
+  write.body.At("metadata").Erase("resourceVersion");
+  write.body.At("metadata").Set("uid", workload.meta.uid);
+  return write;
+}
+
+api::WriteRequest DeleteJob(const api::Job& job) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kDelete;
+  write.resource = api::ResourceOf(api::Kind::kJob);
+  write.key = job.meta.Key();
+  write.body = Json::Obj(
+      {{"preconditions", Json::Obj({{"uid", job.meta.uid}})}, {"propagationPolicy", "Background"}});
+  return write;
+}
+
+api::WriteRequest ApplyReclaimable(const api::Workload& workload, int32_t count) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kApply;
+  write.resource = api::ResourceOf(api::Kind::kWorkload);
+  write.key = workload.meta.Key();
+  write.subresource = "status";
+  write.field_manager = names::kReclaimableManager;
+  Json status = Json::Obj();
+  if (count > 0) {
+    status.Set(
+        "reclaimablePods",
+        Json::Arr({Json::Obj({{"name", workload.pod_sets.front().name}, {"count", count}})}));
+  }
+  write.body = Json::Obj({{"apiVersion", names::kKueueVersion},
+                          {"kind", "Workload"},
+                          {"metadata", Json::Obj({{"name", workload.meta.name},
+                                                  {"namespace", workload.meta.ns},
+                                                  {"uid", workload.meta.uid}})},
+                          {"status", std::move(status)}});
   return write;
 }
 

@@ -110,6 +110,45 @@ void Cluster::AddNamespace(const std::string& name) {
                              {"labels", Json::Obj({{"kubernetes.io/metadata.name", name}})}})}})));
 }
 
+void Cluster::AddCheck(const std::string& name, bool active) {
+  EXPECT_TRUE(server_.Create(
+      ResourceOf(Kind::kAdmissionCheck),
+      Json::Obj({{"metadata", Json::Obj({{"name", name}})},
+                 {"spec", Json::Obj({{"controllerName", "example.com/checks"}})},
+                 {"status", Json::Obj({{"conditions",
+                                        Json::Arr({Json::Obj({{"type", "Active"},
+                                                              {"status", active ? "True" : "False"},
+                                                              {"reason", "Test"},
+                                                              {"message", ""}})})}})}})));
+}
+
+void Cluster::SetCheck(const std::string& ns, const std::string& job, const std::string& check,
+                       const std::string& state, const std::string& message, const Json& more) {
+  const Json workload = WorkloadOf(ns, job);
+  Json list = workload["status"]["admissionChecks"];
+  bool found = false;
+  for (Json& entry : list.MutableArray()) {
+    if (entry["name"].AsString() != check) {
+      continue;
+    }
+    found = true;
+    entry.Set("state", state);
+    entry.Set("message", message);
+    entry.Set("lastTransitionTime", FormatTime(now_));
+    for (const auto& [field, value] : more.AsObject()) {
+      entry.Set(field, value);
+    }
+  }
+  ASSERT_TRUE(found) << check << " is not in " << workload["status"].Dump();
+  EXPECT_TRUE(server_.MergePatch(
+      ResourceOf(Kind::kWorkload), KeyOf(workload),
+      Json::Obj({{"status", Json::Obj({{"admissionChecks", std::move(list)}})}}), "status"));
+}
+
+void Cluster::PatchSpec(Kind kind, const api::ObjectKey& key, Json spec) {
+  EXPECT_TRUE(server_.MergePatch(ResourceOf(kind), key, Json::Obj({{"spec", std::move(spec)}})));
+}
+
 void Cluster::AddFlavor(const std::string& name, const api::StringMap& labels) {
   EXPECT_TRUE(
       server_.Create(ResourceOf(Kind::kResourceFlavor),
@@ -170,7 +209,7 @@ void Cluster::Submit(const JobSpec& job) {
   if (job.gpus > 0) {
     requests.Set("nvidia.com/gpu", std::to_string(job.gpus));
   }
-  Json labels = Json::Obj();
+  Json labels = api::ToJson(job.labels);
   if (!job.queue.empty()) {
     labels.Set(names::kQueueNameLabel, job.queue);
   }
@@ -201,12 +240,15 @@ void Cluster::Submit(const JobSpec& job) {
   }
   Json metadata =
       Json::Obj({{"name", job.name}, {"namespace", job.ns}, {"labels", std::move(labels)}});
+  Json annotations = api::ToJson(job.annotations);
   if (!job.gang_claims.empty()) {
-    metadata.Set("annotations",
-                 Json::Obj({{std::string(names::kGangClaimsAnnotation), job.gang_claims}}));
+    annotations.Set(names::kGangClaimsAnnotation, job.gang_claims);
+  }
+  if (!annotations.AsObject().empty()) {
+    metadata.Set("annotations", std::move(annotations));
   }
   Json spec = Json::Obj({{"parallelism", job.pods},
-                         {"completions", job.pods},
+                         {"completions", job.completions > 0 ? job.completions : job.pods},
                          {"template", Json::Obj({{"spec", std::move(pod_spec)}})}});
   if (job.indexed) {
     spec.Set("completionMode", "Indexed");
@@ -219,25 +261,32 @@ void Cluster::Submit(const JobSpec& job) {
 }
 
 void Cluster::DeleteJob(const api::ObjectKey& key) {
-  const auto job = server_.Get(ResourceOf(Kind::kJob), key);
-  if (!job) {
-    return;
+  if (server_.Get(ResourceOf(Kind::kJob), key)) {
+    EXPECT_TRUE(server_.Delete(ResourceOf(Kind::kJob), key));
+    CollectGarbage();
   }
-  const std::string uid = (*job)["metadata"]["uid"].AsString();
-  EXPECT_TRUE(server_.Delete(ResourceOf(Kind::kJob), key));
-  // The garbage collector.
-  const auto collect = [&](const api::Resource& resource) {
+}
+
+void Cluster::CollectGarbage() {
+  std::set<std::string> jobs;
+  for (const Json& job : server_.List(ResourceOf(Kind::kJob))) {
+    jobs.insert(job["metadata"]["uid"].AsString());
+  }
+  for (const api::Resource& resource :
+       {ResourceOf(Kind::kPod), GroupResource(), ResourceOf(Kind::kWorkload)}) {
     for (const Json& object : server_.List(resource)) {
+      if (!object["metadata"]["deletionTimestamp"].IsNull()) {
+        continue;
+      }
       for (const Json& owner : object["metadata"]["ownerReferences"].AsArray()) {
-        if (owner["uid"].AsString() == uid) {
+        const std::string& uid = owner["uid"].AsString();
+        if (run_time_.contains(uid) && !jobs.contains(uid)) {  // was submitted and is gone
           EXPECT_TRUE(server_.Delete(resource, KeyOf(object)));
+          break;
         }
       }
     }
-  };
-  collect(ResourceOf(Kind::kPod));
-  collect(GroupResource());
-  collect(ResourceOf(Kind::kWorkload));
+  }
 }
 
 void Cluster::KillPod(const api::ObjectKey& key) {
@@ -334,6 +383,8 @@ void Cluster::StepController() {
     for (const MetricSample& sample : output.metrics) {
       if (sample.op == MetricSample::Op::kAdd) {
         counted_[sample.name] += sample.value;
+      } else if (sample.op == MetricSample::Op::kObserve) {
+        ++observed_[sample.name];
       }
     }
     EXPECT_TRUE(output.bugs.empty()) << output.bugs.front();
@@ -376,6 +427,7 @@ void Cluster::StepController() {
 void Cluster::Tick(Duration step) {
   now_ += step;
   server_.SetNow(now_);
+  CollectGarbage();
   RunKubelets();
   RunJobController();
   RunClaimController();
@@ -403,9 +455,10 @@ bool Cluster::RunUntilDone(Duration limit) {
 void Cluster::Restart() {
   core_ = std::make_unique<Core>(options_);
   undelivered_.clear();
-  for (const Kind kind : {Kind::kNamespace, Kind::kNode, Kind::kResourceFlavor, Kind::kClusterQueue,
-                          Kind::kLocalQueue, Kind::kWorkloadPriorityClass, Kind::kWorkload,
-                          Kind::kJob, Kind::kPod, Kind::kPodGroup}) {
+  for (const Kind kind :
+       {Kind::kNamespace, Kind::kNode, Kind::kAdmissionCheck, Kind::kResourceFlavor,
+        Kind::kClusterQueue, Kind::kLocalQueue, Kind::kWorkloadPriorityClass, Kind::kWorkload,
+        Kind::kJob, Kind::kPod, Kind::kPodGroup}) {
     const api::Resource resource = kind == Kind::kPodGroup ? GroupResource() : ResourceOf(kind);
     for (const Json& object : server_.List(resource)) {
       kube::FakeApiServer::Event event;
@@ -466,6 +519,11 @@ std::string Cluster::Condition(const Json& object, std::string_view type,
 double Cluster::Counted(const std::string& metric) const {
   const auto found = counted_.find(metric);
   return found != counted_.end() ? found->second : 0;
+}
+
+int Cluster::Observed(const std::string& metric) const {
+  const auto found = observed_.find(metric);
+  return found != observed_.end() ? found->second : 0;
 }
 
 std::string Cluster::Check() const {

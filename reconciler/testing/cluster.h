@@ -34,6 +34,9 @@ struct JobSpec {
   std::string gang_claims = "";     // annotation tutti.dev/gang-claims
   std::string claim_template = "";  // each pod has one claim from it, called "gpu"
   std::string volume_claim = "";    // PersistentVolumeClaim that all pods use
+  int completions = 0;              // 0 = as many as pods
+  api::StringMap labels = {};       // of the Job, besides queue and priority class
+  api::StringMap annotations = {};  // of the Job
 };
 
 class Cluster {
@@ -48,6 +51,14 @@ class Cluster {
   void RemoveNode(const std::string& name);
   void Cordon(const std::string& name, bool cordoned);
   void AddNamespace(const std::string& name);
+  // Active, as its controller says.
+  void AddCheck(const std::string& name, bool active = true);
+  // What a check's controller writes: the entry of the job's Workload; `more` are further fields.
+  void SetCheck(const std::string& ns, const std::string& job, const std::string& check,
+                const std::string& state, const std::string& message = "",
+                const Json& more = Json());
+  // A merge patch of an object's spec, by its user.
+  void PatchSpec(api::Kind kind, const api::ObjectKey& key, Json spec);
   void AddFlavor(const std::string& name, const api::StringMap& labels = {});
   // quota: resource -> nominal, in the form of a quantity
   void AddQueue(const std::string& cluster_queue, const std::string& ns,
@@ -73,6 +84,8 @@ class Cluster {
   void SetFaults(double probability) { faults_ = probability; }
   // While stopped nothing lets pods be bound.
   void SetScheduler(bool on) { scheduler_on_ = on; }
+  // While off, pods that run are never Ready.
+  void SetReadiness(bool on) { readiness_on_ = on; }
   void SetController(bool on) { controller_on_ = on; }
   // While on, the watch shows the controller's own writes only at the next tick; answers come at
   // once.
@@ -107,11 +120,14 @@ class Cluster {
   [[nodiscard]] uint64_t writes() const { return writes_; }
   // What was added to a counter, over all labels.
   [[nodiscard]] double Counted(const std::string& metric) const;
+  // How many samples a histogram got.
+  [[nodiscard]] int Observed(const std::string& metric) const;
   // The invariants that an outsider can check, and the core's own. "" or what is broken.
   [[nodiscard]] std::string Check() const;
 
  private:
   void Deliver();
+  void CollectGarbage();
   Result<Json> Answer(const std::string& path) const;
   bool MakePod(const Json& job);
   void MakeControllersGroup(const Json& job);
@@ -138,8 +154,10 @@ class Cluster {
   std::vector<HistoryRow> history_;
   std::vector<EventRecord> events_;
   std::map<std::string, double> counted_;
+  std::map<std::string, int> observed_;
   double faults_ = 0;
   bool scheduler_on_ = true;
+  bool readiness_on_ = true;
   bool controller_on_ = true;
   bool watch_lag_ = false;
   int64_t pod_limit_ = 1000;

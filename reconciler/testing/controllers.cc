@@ -145,6 +145,7 @@ void Cluster::RunJobController() {
       MakeControllersGroup(job);
     }
     int64_t active = 0;
+    int64_t ready = 0;
     int64_t succeeded = 0;
     std::vector<api::ObjectKey> live;
     for (const Json& pod : pods) {
@@ -155,6 +156,7 @@ void Cluster::RunJobController() {
         ++succeeded;
       } else if (!Terminal(pod) && pod["metadata"]["deletionTimestamp"].IsNull()) {
         ++active;
+        ready += readiness_on_ && !pod["spec"]["nodeName"].AsString().empty() ? 1 : 0;
         live.push_back(KeyOf(pod));
       }
     }
@@ -166,6 +168,7 @@ void Cluster::RunJobController() {
       }
       SetStatus(ResourceOf(Kind::kJob), key,
                 Json::Obj({{"active", 0},
+                           {"ready", 0},
                            {"startTime", Json()},
                            {"succeeded", succeeded},
                            {"conditions",
@@ -186,6 +189,7 @@ void Cluster::RunJobController() {
     }
     Json status = Json::Obj(
         {{"active", active},
+         {"ready", ready},
          {"succeeded", succeeded},
          {"conditions", Json::Arr({Json::Obj({{"type", "Suspended"}, {"status", "False"}})})}});
     if (job["status"]["startTime"].IsNull()) {

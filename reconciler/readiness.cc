@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a running job is watched for after its start: readiness of its pods and the time limits that
+// come from it, its maximum execution time, pods whose quota goes back early. See core.h; rules of
+// Kueue v0.19.2 (waitForPodsReady, maximumExecutionTimeSeconds, reclaimablePods).
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "reconciler/core.h"
+#include "reconciler/status.h"
+#include "reconciler/workload_writes.h"
+
+namespace tutti::reconciler {
+
+bool Core::SyncPodsReady(Unit& unit, const api::Job& job, const api::Workload& workload) {
+  if (!options_.wait_for_pods_ready.enabled) {
+    return false;
+  }
+  const bool ready =
+      static_cast<int64_t>(job.succeeded) + job.ready + job.uncounted_succeeded >= job.PodCount();
+  api::Workload next = workload;
+  if (!SetPodsReady(next.status, ready, now_)) {
+    return false;
+  }
+  if (ready &&
+      api::FindCondition(next.status.conditions, "PodsReady")->reason == reason::kStarted) {
+    // Once per admission: a recovery is another reason.
+    const std::string& queue = workload.status.admission->cluster_queue;
+    Observe("kueue_ready_wait_time_seconds", {{"cluster_queue", queue}},
+            std::chrono::duration<double>(now_ - QueuedSince(workload)).count());
+    Observe("kueue_admitted_until_ready_wait_time_seconds", {{"cluster_queue", queue}},
+            SecondsSince(api::FindCondition(workload.status.conditions, "Admitted")));
+  }
+  Emit(unit, {ApplyStatus(next)});
+  return true;
+}
+
+Time Core::QueuedSince(const api::Workload& workload) {
+  const api::Condition* requeued = api::FindCondition(workload.status.conditions, "Requeued");
+  return requeued != nullptr ? requeued->last_transition : workload.meta.created;
+}
+
+bool Core::KeepTime(Unit& unit, const api::Job* job, const api::Workload& workload) {
+  const api::Condition* admitted = api::FindCondition(workload.status.conditions, "Admitted");
+  if (workload.max_execution_seconds.has_value()) {
+    const Time end =
+        admitted->last_transition +
+        std::chrono::seconds(*workload.max_execution_seconds -
+                             workload.status.accumulated_past_execution_seconds.value_or(0));
+    if (now_ >= end) {
+      Deactivate(unit, workload, reason::kMaximumExecutionTimeExceeded,
+                 "exceeding the maximum execution time");
+      return false;
+    }
+    WakeAt(unit, end);
+  }
+  const WaitForPodsReady& wait = options_.wait_for_pods_ready;
+  const api::Condition* ready = api::FindCondition(workload.status.conditions, "PodsReady");
+  if (!wait.enabled || (ready != nullptr && ready->status == "True")) {
+    return true;
+  }
+  Time deadline = admitted->last_transition + wait.timeout;
+  std::string_view cause = reason::kWaitForStart;
+  if (ready != nullptr && ready->reason == reason::kWaitForRecovery) {
+    if (!wait.recovery_timeout.has_value()) {
+      return true;
+    }
+    deadline = ready->last_transition + *wait.recovery_timeout;
+    cause = reason::kWaitForRecovery;
+  }
+  if (now_ < deadline) {
+    WakeAt(unit, deadline);
+    return true;
+  }
+  EvictNotReady(unit, job, workload,
+                {.reason = std::string(reason::kPodsReadyTimeout),
+                 .cause = std::string(cause),
+                 .message = "Exceeded the PodsReady timeout " + unit.key.ToString()},
+                wait.backoff_base, wait.backoff_max);
+  return false;
+}
+
+bool Core::SyncReclaimable(Unit& unit, const api::Job& job, const api::Workload& workload) {
+  if (workload.pod_sets.size() != 1 || job.parallelism <= 1 || !job.completions.has_value()) {
+    return false;
+  }
+  const int32_t count = std::max(0, job.parallelism - job.GangSize());
+  int32_t known = 0;
+  for (const auto& [name, reclaimed] : workload.status.reclaimable_pods) {
+    known = name == workload.pod_sets.front().name ? reclaimed : known;
+  }
+  // Never less than it was: the API refuses that while quota is reserved. All of them is the end of
+  // the job, which says the same.
+  if (count <= known || job.GangSize() == 0) {
+    return false;
+  }
+  if (now_ < unit.reclaim_at) {
+    WakeAt(unit, unit.reclaim_at);
+    return false;
+  }
+  unit.reclaim_at = now_ + options_.reclaim_interval;
+  Emit(unit, {ApplyReclaimable(workload, count)});
+  return true;
+}
+
+}  // namespace tutti::reconciler
