@@ -39,6 +39,7 @@ struct FlavorFungibility {
   bool borrow_try_next = false;  // whenCanBorrow: TryNextFlavor (default MayStopSearch)
   bool preempt_try_next = true;  // whenCanPreempt: TryNextFlavor (default)
   bool prefer_preemption_over_borrowing = false;  // preference
+  bool operator==(const FlavorFungibility&) const = default;
 };
 
 enum class PreemptionPolicy { kNever, kLowerPriority, kLowerOrNewerEqualPriority, kAny };
@@ -47,6 +48,7 @@ struct Preemption {
   PreemptionPolicy reclaim_within_cohort = PreemptionPolicy::kNever;
   bool borrow_within_cohort = false;  // policy LowerPriority
   std::optional<int32_t> max_priority_threshold;
+  bool operator==(const Preemption&) const = default;
 };
 
 struct ClusterQueue {

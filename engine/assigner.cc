@@ -13,21 +13,29 @@ namespace tutti::engine {
 
 namespace {
 
-constexpr int kRankNoFit = 0;
-constexpr int kRankNoCandidates = 1;
-constexpr int kRankNoPlace = 2;
-constexpr int kRankFit = 3;
+// How good a flavor is, the worst first; of a flavor the worst of its resources counts.
+enum class Rank : uint8_t { kNoFit, kNoCandidates, kNoPlace, kPreempt, kReclaim, kFit };
+
+// What flavors are compared by.
+struct Grade {
+  Rank rank = Rank::kNoFit;
+  int level = 0;  // borrowing height
+};
 
 // One flavor tried for one group of one pod set.
 struct Candidate {
-  int rank = kRankNoFit;
-  int level = 0;
+  Rank rank = Rank::kNoFit;  // the worst of its resources
+  int level = 0;             // the highest of its resources
+  // That of the resource which is liked least, as Kueue compares them: with
+  // PreemptionOverBorrowing one that borrows may be liked less than one that preempts.
+  Grade grade;
   size_t index = 0;
   PendingReason reason = PendingReason::kPendingEvaluation;
   std::vector<Fact> facts;
   std::vector<ResourceChoice> choices;
   std::optional<GangPodSet> gang_pod_set;  // set when a place is needed
   std::optional<FitResult> fit;            // set when it was asked for
+  bool in_flight = false;                  // has a place, but must wait for others to land
 };
 
 struct Request {
@@ -60,6 +68,7 @@ class Assigner {
     const size_t groups = context_.queue.groups.size();
     result_.pod_sets.resize(pod_sets_.size());
     result_.next_flavor.assign(pod_sets_.size() * groups, 0);
+    result_.flavor.assign(pod_sets_.size() * groups, kNoFlavor);
     for (size_t index = 0; index < pod_sets_.size(); ++index) {
       if (!AssignPodSet(index)) {
         result_.mode = FitMode::kNoFit;
@@ -69,6 +78,7 @@ class Assigner {
     if (result_.mode == FitMode::kFit) {
       result_.refusal = Refusal{};
     }
+    result_.unplaced = no_place_ && !in_flight_ && !short_of_quota_;
     return std::move(result_);
   }
 
@@ -129,23 +139,27 @@ class Assigner {
     std::vector<Fact> facts;
     std::optional<PendingReason> reason;
     for (size_t flavor = first; flavor < config.flavors.size(); ++flavor) {
+      if (slot < context_.only.size() && context_.only[slot] != flavor) {
+        continue;
+      }
       Candidate candidate = Try(index, config.flavors[flavor], requests, chosen);
       candidate.index = flavor;
       facts.insert(facts.end(), candidate.facts.begin(), candidate.facts.end());
-      if (!reason || Severity(candidate.reason) < Severity(*reason)) {
+      if (candidate.rank != Rank::kFit &&
+          (!reason || Severity(candidate.reason) < Severity(*reason))) {
         reason = candidate.reason;
       }
-      if (candidate.rank != kRankNoFit &&
-          (!best || candidate.rank > best->rank ||
-           (candidate.rank == best->rank && candidate.level < best->level))) {
+      const bool stop = StopsAt(candidate);
+      if (stop ||
+          (candidate.rank != Rank::kNoFit && (!best || IsBetter(candidate.grade, best->grade)))) {
         best = std::move(candidate);
-        if (best->rank == kRankFit && (best->level == 0 || !context_.queue.borrow_try_next)) {
-          result_.next_flavor[slot] = flavor + 1 < config.flavors.size() ? flavor + 1 : 0;
-          break;
-        }
+      }
+      if (stop) {
+        result_.next_flavor[slot] = flavor + 1 < config.flavors.size() ? flavor + 1 : 0;
+        break;
       }
     }
-    if (best && best->rank == kRankFit) {
+    if (best && best->rank == Rank::kFit) {
       return best;
     }
     if (pod_sets_[index].count > 0) {
@@ -153,6 +167,28 @@ class Assigner {
       Worsen(reason.value_or(PendingReason::kNoMatchingFlavor));
     }
     return best;
+  }
+
+  // Kueue's order of flavors: those that lead nowhere now are the worst whatever is preferred.
+  [[nodiscard]] bool IsBetter(const Grade& a, const Grade& b) const {
+    const bool a_leads = a.rank > Rank::kNoPlace;
+    const bool b_leads = b.rank > Rank::kNoPlace;
+    if (a_leads != b_leads) {
+      return a_leads;
+    }
+    if (context_.queue.fungibility.prefer_preemption_over_borrowing) {
+      return a.level != b.level ? a.level < b.level : a.rank > b.rank;
+    }
+    return a.rank != b.rank ? a.rank > b.rank : a.level < b.level;
+  }
+
+  // Whether later flavors aren't looked at.
+  [[nodiscard]] bool StopsAt(const Candidate& candidate) const {
+    const api::FlavorFungibility& fungibility = context_.queue.fungibility;
+    const Grade& grade = candidate.grade;
+    const bool preempts = grade.rank == Rank::kPreempt || grade.rank == Rank::kReclaim;
+    return candidate.rank > Rank::kNoPlace && !(preempts && fungibility.preempt_try_next) &&
+           !(grade.level > 0 && fungibility.borrow_try_next);
   }
 
   Candidate Try(size_t index, const FlavorQuota& quota, const std::vector<Request>& requests,
@@ -175,7 +211,7 @@ class Assigner {
     }
     if (usable) {
       TryQuota(index, quota, requests, candidate);
-      if (candidate.rank == kRankFit) {
+      if (candidate.rank != Rank::kNoFit) {
         TryPlace(index, quota, chosen, candidate);
       }
       return candidate;
@@ -187,8 +223,9 @@ class Assigner {
 
   void TryQuota(size_t index, const FlavorQuota& quota, const std::vector<Request>& requests,
                 Candidate& candidate) {
-    candidate.rank = kRankFit;
-    auto fail = [&](Fact fact, int rank) {
+    candidate.rank = Rank::kFit;
+    candidate.grade = {Rank::kFit, 0};
+    auto fail = [&](Fact fact, Rank rank) {
       const PendingReason reason = ReasonOf(fact.kind);
       if (candidate.facts.empty() || Severity(reason) > Severity(candidate.reason)) {
         candidate.reason = reason;
@@ -208,29 +245,55 @@ class Assigner {
         fact.a = earlier;
         fact.b = request.amount;
         fact.c = potential;
-        fail(std::move(fact), kRankNoFit);
+        fail(std::move(fact), Rank::kNoFit);
         continue;
       }
       const QuotaTree::Level level =
           context_.tree.LowestSubtreeThatFits(context_.node, pair, total);
-      candidate.level = std::max(candidate.level, level.height);
-      candidate.choices.push_back(
-          {request.resource, quota.flavor, pair, static_cast<int64_t>(request.amount)});
+      int height = level.height;
       const Amount available = context_.tree.Available(context_.node, pair);
-      if (total > available) {
+      const bool fits = total <= available;
+      Rank rank = Rank::kFit;
+      if (!fits) {
         fact.a = total - available;
-        const bool others_could_give_way = context_.tree.Nominal(context_.node, pair) >= total ||
-                                           level.below_root || context_.queue.borrow_within_cohort;
-        fail(std::move(fact), others_could_give_way ? kRankNoCandidates : kRankNoFit);
+        rank = Rank::kNoFit;
+        if (context_.tree.Nominal(context_.node, pair) >= total || level.below_root ||
+            context_.queue.preemption.borrow_within_cohort) {
+          rank = Rank::kNoCandidates;
+          if (context_.chance) {
+            const PreemptionChance chance = context_.chance(pair, total);
+            rank = RankOf(chance.kind);
+            height = chance.level;
+          }
+        }
+        fail(std::move(fact), rank);
       }
+      if (const Grade grade{rank, height}; IsBetter(candidate.grade, grade)) {
+        candidate.grade = grade;
+      }
+      candidate.level = std::max(candidate.level, height);
+      candidate.choices.push_back(
+          {request.resource, quota.flavor, pair, static_cast<int64_t>(request.amount), fits});
     }
+  }
+
+  static Rank RankOf(PreemptionChance::Kind kind) {
+    switch (kind) {
+      case PreemptionChance::Kind::kNone:
+        return Rank::kNoCandidates;
+      case PreemptionChance::Kind::kPreempt:
+        return Rank::kPreempt;
+      case PreemptionChance::Kind::kReclaim:
+        return Rank::kReclaim;
+    }
+    return Rank::kNoCandidates;
   }
 
   // Asks whether all pod sets so far, with this flavor added to the last one, have a place.
   void TryPlace(size_t index, const FlavorQuota& quota, const std::vector<ResourceChoice>& chosen,
                 Candidate& candidate) {
     const PodSetSpec& pod_set = pod_sets_[index];
-    if (pod_set.count == 0 || result_.mode != FitMode::kFit) {
+    if (pod_set.count == 0) {
       return;
     }
     std::vector<ResourceChoice> choices = chosen;
@@ -254,16 +317,24 @@ class Assigner {
       gang.pod_sets.pop_back();
     }
     gang.pod_sets.push_back(*candidate.gang_pod_set);
-    candidate.fit = context_.capacity.Check(gang, context_.reason);
-    if (candidate.fit->kind == FitKind::kFits || candidate.fit->kind == FitKind::kUndecided) {
+    if (candidate.rank == Rank::kNoCandidates) {
+      return;
+    }
+    const FitResult fit = context_.capacity.Check(gang, context_.reason);
+    const bool never = fit.kind == FitKind::kNever;
+    if (!never && (candidate.rank != Rank::kFit || result_.mode != FitMode::kFit)) {
+      return;  // the place is asked for when it is known who gives way
+    }
+    candidate.fit = fit;
+    if (fit.kind == FitKind::kFits || fit.kind == FitKind::kUndecided) {
       MindFlights(index, quota, gang, candidate);
       return;
     }
-    const bool never = candidate.fit->kind == FitKind::kNever;
     Fact fact = MakeFact(never ? FactKind::kNeverFits : FactKind::kNoPlace, index, quota.flavor,
                          ResourceId{});
-    fact.text = candidate.fit->message;
-    candidate.rank = never ? kRankNoFit : kRankNoPlace;
+    fact.text = fit.message;
+    candidate.rank = never ? Rank::kNoFit : Rank::kNoPlace;
+    candidate.grade.rank = candidate.rank;
     candidate.reason = ReasonOf(fact.kind);
     candidate.facts.push_back(std::move(fact));
   }
@@ -293,7 +364,9 @@ class Assigner {
     }
     Fact fact = MakeFact(FactKind::kInFlight, index, quota.flavor, ResourceId{});
     fact.text = std::move(text);
-    candidate.rank = kRankNoPlace;
+    candidate.rank = Rank::kNoPlace;
+    candidate.grade.rank = candidate.rank;
+    candidate.in_flight = true;
     candidate.reason = ReasonOf(fact.kind);
     candidate.facts.push_back(std::move(fact));
   }
@@ -315,10 +388,14 @@ class Assigner {
       choices.push_back(choice);
     }
     result_.borrowing = std::max(result_.borrowing, best.level);
-    if (best.rank != kRankFit) {
-      result_.mode = FitMode::kNoCandidates;
-      result_.next_flavor[index * context_.queue.groups.size() + group] = 0;
-      return;
+    result_.flavor[index * context_.queue.groups.size() + group] = best.index;
+    if (best.rank != Rank::kFit) {
+      result_.mode = FitMode::kPreempt;
+    }
+    if (best.rank == Rank::kNoPlace) {
+      (best.in_flight ? in_flight_ : no_place_) = true;
+    } else if (best.rank != Rank::kFit) {
+      short_of_quota_ = true;
     }
     if (best.gang_pod_set) {
       if (result_.gang_pod_sets.empty() || result_.gang_pod_sets.back() != index) {
@@ -356,6 +433,9 @@ class Assigner {
   const std::vector<PodSetSpec>& pod_sets_;
   const std::vector<size_t>& start_;
   Assignment result_;
+  bool no_place_ = false;
+  bool in_flight_ = false;
+  bool short_of_quota_ = false;
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 // asks for it, a place for the whole gang so far. Pure question: changes nothing.
 #pragma once
 
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +24,7 @@ namespace tutti::engine {
 struct PodSetSpec {
   std::string name;
   int32_t count = 0;
+  int32_t min_count = 0;  // of partial admission; `count` where it can't be less
   std::vector<std::pair<ResourceId, int64_t>> per_pod;  // not negative, without `pods`
   std::shared_ptr<const api::PodShape> shape;
   std::vector<api::PodClaim> group_claims = {};  // of the whole workload
@@ -35,6 +38,17 @@ struct FlightClaim {
   std::vector<Gang> since;  // released since it waits, not all pods bound
 };
 
+// What preemption could do for one pair of flavor and resource.
+struct PreemptionChance {
+  enum class Kind : uint8_t {
+    kNone,     // nobody would have to give way
+    kPreempt,  // somebody of the own ClusterQueue would
+    kReclaim,  // somebody would, of other ClusterQueues only
+  };
+  Kind kind = Kind::kNone;
+  int level = 0;  // borrowing height afterwards
+};
+
 struct AssignContext {
   const QuotaTree& tree;
   NodeId node;
@@ -45,12 +59,15 @@ struct AssignContext {
   const FlightClaim* claim = nullptr;  // one that this workload has to mind
   bool pinning = false;                // Engine::SetPinning
   Reason reason = Reason::kText;       // kNone: facts about places may have no text
+  // Asked for pairs that others would have to give. Empty: nobody gives way.
+  std::function<PreemptionChance(FlavorResourceId, Amount)> chance = {};
+  // Not empty: the flavors of an earlier assignment, and no others.
+  std::vector<size_t> only = {};
 };
 
 enum class FitMode : uint8_t {
-  kNoFit,         // can't be admitted, and preemption could not change that
-  kNoCandidates,  // could be admitted if others gave way; nobody is made to (preemption comes
-                  // later)
+  kNoFit,    // can't be admitted, and preemption could not change that
+  kPreempt,  // could be admitted if others gave way; whether they do is asked next
   kFit,
 };
 
@@ -59,6 +76,7 @@ struct ResourceChoice {
   FlavorId flavor;
   FlavorResourceId pair;
   int64_t amount = 0;  // of the whole pod set
+  bool fits = true;    // false: others would have to give way
 };
 
 using Usage = std::vector<std::pair<FlavorResourceId, Amount>>;  // sorted by pair, no zeros
@@ -69,15 +87,19 @@ struct Assignment {
   Usage usage;
   int borrowing = 0;  // height of the subtree that has to help out; 0 = own quota
   Refusal refusal;    // filled unless kFit
-  // The pod sets that need a proven place, and the answer.
+  // The pod sets that need a proven place, and the answer (of kFit).
   Gang gang;
   std::vector<size_t> gang_pod_sets;  // index of each in pod_sets
   FitResult fit;
+  bool unplaced = false;        // quota is there for all, a place is not
   std::optional<Gang> waiting;  // refused, though it has a place, because of gangs in flight
   // Per pod set and group: the flavor to go on with if this assignment comes to nothing; 0 = all
   // tried.
   std::vector<size_t> next_flavor;
+  // The same for the flavor that was taken; kNoFlavor where none was.
+  std::vector<size_t> flavor;
 };
+inline constexpr size_t kNoFlavor = std::numeric_limits<size_t>::max();
 
 // `start`: next_flavor of an earlier try, or empty.
 [[nodiscard]] Assignment Assign(const AssignContext& context, const std::string& gang_id,

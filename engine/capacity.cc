@@ -230,7 +230,7 @@ FitProblem CapacityImpl::FillNodes(const Query& query, Basis basis) const {
 }
 
 FitResult CapacityImpl::Check(const Gang& gang, Reason reason) const {
-  const std::string key = KeyOf(gang);
+  const std::string key = on_trial_ ? "" : KeyOf(gang);
   if (reason == Reason::kNone) {
     if (const std::optional<FitKind> known = Recall(gang, key)) {
       FitResult result;

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,19 @@ struct FlightResult {
   std::vector<std::string> waits_for;
 };
 
+// What if: pods and promises of some gangs are gone, and others have promises. Everything is undone
+// when it is destroyed; until then nothing may be told to its Capacity, and no other trial begun.
+class CapacityTrial {
+ public:
+  virtual ~CapacityTrial() = default;
+  // Exactly these gangs are gone; their bound pods, promises and devices count as free. Rules about
+  // other pods and volumes still see them.
+  virtual void SetGone(const std::set<std::string>& gangs) = 0;
+  virtual void Promise(const Gang& gang, const Placement& placement) = 0;
+  // As Capacity::Check without a reason; nothing is remembered.
+  [[nodiscard]] virtual FitResult Check(const Gang& gang) const = 0;
+};
+
 class Capacity {
  public:
   virtual ~Capacity() = default;
@@ -144,6 +158,8 @@ class Capacity {
   [[nodiscard]] virtual FitResult Check(const Gang& gang, Reason reason) const = 0;
   [[nodiscard]] FitResult Check(const Gang& gang) const { return Check(gang, Reason::kText); }
 
+  [[nodiscard]] virtual std::unique_ptr<CapacityTrial> Try() = 0;
+
   // Whether the gang may be released beside those in flight (reserved, not all pods bound).
   // kube-scheduler scores nodes by itself and may bind such a pod elsewhere than planned, so plans
   // alone don't prove that all of them land. Clear only if, on whatever admissible nodes and in
@@ -170,6 +186,8 @@ class Capacity {
   // Pods of this podset that are known (SetPod) as bound, with or without a reservation.
   [[nodiscard]] virtual int32_t Bound(const std::string& gang_id,
                                       const std::string& pod_set) const = 0;
+  // Same, of all podsets.
+  [[nodiscard]] virtual int64_t BoundOf(const std::string& gang_id) const = 0;
   // Same, limited to slots on nodes that no longer exist or no longer admit the pod (cordoned,
   // taint, shrunk): such a plan will not land as planned.
   [[nodiscard]] virtual bool PlanBroken(const std::string& gang_id) const = 0;

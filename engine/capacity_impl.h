@@ -143,6 +143,8 @@ class CapacityImpl final : public Capacity, private NodeLabels {
     volumes_.RemovePod(uid);
   }
   VolumeBook& Volumes() override { return volumes_; }
+  std::unique_ptr<CapacityTrial> Try() override;
+  int64_t BoundOf(const std::string& gang_id) const override { return ledger_.BoundOf(gang_id); }
   using Capacity::Check;
   FitResult Check(const Gang& gang, Reason reason) const override;
   FlightResult CheckFlights(const Gang& gang) const override;
@@ -225,6 +227,8 @@ class CapacityImpl final : public Capacity, private NodeLabels {
   VolumeBook volumes_;
   InFlight flights_{ledger_, devices_, devices_known_, volumes_};
   mutable FitMemory memory_;
+  friend class CapacityTrialImpl;
+  bool on_trial_ = false;  // answers aren't remembered, and nothing that was remembered counts
 };
 
 }  // namespace tutti::engine

@@ -192,6 +192,15 @@ class CapacityLedger {
 
   // Resources that devices stand for on nodes that have none: no plan is broken for lack of them.
   void SetDelegated(std::set<std::string> resources) { delegated_ = std::move(resources); }
+  // For trials that put everything back: takes what the gang holds off the nodes, as if it weren't
+  // there, and returns it for Show. No version grows.
+  using Hidden = std::vector<std::pair<NodeState*, Holding>>;
+  [[nodiscard]] Hidden Hide(const std::string& gang_id);
+  void Show(const Hidden& hidden);
+  // Promised on trial; Unpromise takes a list of such promises.
+  [[nodiscard]] Hidden Promise(const Gang& gang, const Placement& placement);
+  void Unpromise(const Hidden& promised);
+
   // Null: no such node.
   [[nodiscard]] const NodeState* FindNode(const std::string& name) const;
 
@@ -236,6 +245,7 @@ class CapacityLedger {
   GangState& GangOf(const std::string& id);
   void DropIfUnused(GangState* gang);
   void Touch(NodeState* node);
+  static void Count(NodeState& node, const Holding& holding, int sign);
   void Add(NodeState* node, GangState* gang, LoadRef load, int32_t bound, int32_t promised);
   void Finish();
   void NodesChanged();

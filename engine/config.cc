@@ -94,9 +94,8 @@ QueueConfig Compile(const api::ClusterQueue& queue, Tables& tables) {
   QueueConfig config;
   config.cohort = queue.cohort;
   config.strict_fifo = queue.strict_fifo;
-  config.borrow_try_next = queue.fungibility.borrow_try_next;
-  config.reclaim = queue.preemption.reclaim_within_cohort;
-  config.borrow_within_cohort = queue.preemption.borrow_within_cohort;
+  config.fungibility = queue.fungibility;
+  config.preemption = queue.preemption;
   config.stopped = queue.stop_policy != api::StopPolicy::kNone;
   config.terminating = queue.meta.deleted.has_value();
   config.problem = queue.problem;

@@ -52,9 +52,8 @@ struct ResourcePosition {
 struct QueueConfig {
   std::string cohort;
   bool strict_fifo = false;
-  bool borrow_try_next = false;
-  api::PreemptionPolicy reclaim = api::PreemptionPolicy::kNever;
-  bool borrow_within_cohort = false;
+  api::FlavorFungibility fungibility;
+  api::Preemption preemption;
   bool stopped = false;
   bool terminating = false;
   std::string problem;

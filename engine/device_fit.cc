@@ -331,7 +331,7 @@ class DeviceSearcher {
   // Null when other things count.
   std::vector<ServedCount>* MemoryOf(size_t kind, size_t bins) const {
     const GangDevices::Kind& pods = gang_.kinds_[kind];
-    if (!pods.resources.empty() || trial_.Mark() > 0)
+    if (!pods.resources.empty() || trial_.Mark() > 0 || gang_.ledger_.OnTrial())
       return nullptr;
     std::vector<std::shared_ptr<const api::ClaimSpec>> claims;
     for (const GangDevices::ClaimUse& use : pods.uses) {

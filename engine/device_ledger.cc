@@ -339,6 +339,31 @@ const PromisedClaim* DeviceLedger::PromisedTo(const std::string& shared,
 // --- memory of counts
 // -----------------------------------------------------------------------------------
 
+template <typename Visit>
+void DeviceLedger::ForUsesOf(const std::string& gang, const Visit& visit) const {
+  ForClaimsOf(gang, [&](const ClaimRecord& claim) {
+    for (const DeviceUse& use : claim.uses)
+      visit(use);
+  });
+  const auto promised = promises_.find(gang);
+  if (promised == promises_.end())
+    return;
+  for (const PodPromise& pod : promised->second) {
+    for (const PromisedClaim& claim : pod.claims) {
+      for (const DeviceUse& use : claim.uses)
+        visit(use);
+    }
+  }
+}
+
+void DeviceLedger::Hide(const std::string& gang) const {
+  ForUsesOf(gang, [this](const DeviceUse& use) { book_.Give(use); });
+}
+
+void DeviceLedger::Show(const std::string& gang) const {
+  ForUsesOf(gang, [this](const DeviceUse& use) { book_.Take(use); });
+}
+
 std::vector<ServedCount>& DeviceLedger::ServedCounts(
     const std::vector<std::shared_ptr<const api::ClaimSpec>>& claims, bool empty,
     size_t slots) const {

@@ -89,6 +89,13 @@ class DeviceLedger {
   // told.
   [[nodiscard]] ChangedViews TakeChanges();
 
+  // For trials that put everything back: the devices of a gang's claims and promises count as free,
+  // or as taken again. While a trial is on nothing is remembered of what nodes can serve.
+  void SetTrial(bool on) { on_trial_ = on; }
+  [[nodiscard]] bool OnTrial() const { return on_trial_; }
+  void Hide(const std::string& gang) const;
+  void Show(const std::string& gang) const;
+
   // Replaces what the gang was promised.
   bool Reserve(const std::string& gang, std::vector<PodPromise> pods);
   bool Release(const std::string& gang);
@@ -155,7 +162,11 @@ class DeviceLedger {
   void Confirm(const api::ObjectKey& key, const ClaimRecord& record);
 
   DeviceInventory inventory_;
+  template <typename Visit>
+  void ForUsesOf(const std::string& gang, const Visit& visit) const;
+
   mutable DeviceBook book_;
+  bool on_trial_ = false;
   std::map<api::ObjectKey, ClaimRecord> claims_;
   std::map<api::ObjectKey, std::shared_ptr<const api::ClaimSpec>> templates_;
   std::map<std::string, std::set<api::ObjectKey>> claims_of_;  // by gang; not of those of no gang

@@ -157,7 +157,7 @@ void Put(std::string& key, const api::PodShape& shape) {
 // Everything about a workload, but its place among equals, that can influence a decision or its
 // text.
 std::string ClassKey(const WorkloadInput& input) {
-  std::string key;
+  std::string key = input.preemption_gated ? "gated" : "";
   Put(key, input.priority);
   for (const api::PodClaim& claim : input.group_claims) {
     Put(key, claim.name);
@@ -253,11 +253,22 @@ WorkloadId EngineImpl::FindOrAdd(const std::string& id) {
 void EngineImpl::Free(WorkloadId id) {
   workload_ids_.erase(Workload(id).input.id);
   Workload(id) = WorkloadState{};
+  evicted_by_.erase(id);
+  for (auto& [victim, by] : evicted_by_) {
+    by.erase(id);
+  }
   keys_[id.value] = OrderKey{};
   free_.push_back(id);
 }
 
 // --- configuration ---
+
+void EngineImpl::SetPartialAdmission(bool on) {
+  if (partial_admission_ != on) {
+    partial_admission_ = on;
+    ConfigChanged();
+  }
+}
 
 void EngineImpl::SetFlavor(const api::ResourceFlavor& flavor) {
   FlavorConfig& known = Flavor(flavor.meta.name);
@@ -453,6 +464,10 @@ void EngineImpl::Detach(WorkloadId id) {
       needs_pass_ = true;  // the next one is at the head now
       queue.touched = true;
     }
+  } else if (workload.place == Place::kWaiting) {
+    Queue(workload.queue).waiting.erase(id);
+    std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.workload == id; });
+    Wake(workload.queue);  // nothing is kept for it any more
   }
   workload.place = Place::kUnqueued;
   workload.queue = QueueId{};
@@ -477,8 +492,10 @@ void EngineImpl::ResolveQueue(QueueId queue) {
 std::vector<PodSetSpec> EngineImpl::Specs(const WorkloadInput& input) {
   std::vector<PodSetSpec> specs;
   for (const PodSetInput& pod_set : input.pod_sets) {
+    const int32_t count = std::max(0, pod_set.count);
     PodSetSpec spec{
-        pod_set.name, std::max(0, pod_set.count), {}, pod_set.shape, input.group_claims};
+        pod_set.name, count,         std::clamp(pod_set.min_count.value_or(count), 0, count),
+        {},           pod_set.shape, input.group_claims};
     for (const auto& [resource, amount] : pod_set.requests) {
       if (resource != "pods") {
         spec.per_pod.emplace_back(tables_.resources.Intern(resource), std::max<int64_t>(0, amount));
@@ -492,7 +509,7 @@ std::vector<PodSetSpec> EngineImpl::Specs(const WorkloadInput& input) {
 void EngineImpl::SetPending(const WorkloadInput& input) {
   const WorkloadId id = FindOrAdd(input.id);
   WorkloadState& workload = Workload(id);
-  OrderKey key{input.priority, input.queue_time, input.uid, input.id};
+  OrderKey key{input.priority, input.queue_time, input.uid, input.id, kNoTime};
   std::string class_key = ClassKey(input);
   const LocalQueueId local = LocalByKey({input.ns, input.local_queue});
   if (workload.phase == Phase::kPending) {
@@ -504,6 +521,9 @@ void EngineImpl::SetPending(const WorkloadInput& input) {
   } else if (workload.phase == Phase::kReserved) {
     ReleaseQuota(id);
     capacity_->Release(input.id);
+  }
+  if (keys_[id.value].priority != input.priority) {
+    evicted_by_.erase(id);
   }
   if (workload.phase != Phase::kPending) {
     workload.told = 0;
@@ -523,6 +543,11 @@ void EngineImpl::AddToBooks(WorkloadId id, int sign) {
   const WorkloadState& workload = Workload(id);
   QueueState& queue = Queue(workload.queue);
   queue.book.Add(workload.usage, workload.admitted, sign);
+  if (sign > 0) {
+    queue.reserved.insert(id);
+  } else {
+    queue.reserved.erase(id);
+  }
   Local(workload.local_queue).book.Add(workload.usage, workload.admitted, sign);
   if (config_dirty_ || !queue.exists) {
     return;  // the tree will be built from the books
@@ -563,10 +588,10 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
   workload.local_queue = LocalByKey({input.ns, input.local_queue});
   workload.queue = QueueByName(admission.cluster_queue);
   workload.admitted = admitted;
-  workload.reserved_at = std::chrono::floor<std::chrono::seconds>(reserved_at);
   workload.told = 0;
   workload.told_text = 0;
-  keys_[id.value] = OrderKey{input.priority, input.queue_time, input.uid, input.id};
+  keys_[id.value] = OrderKey{input.priority, input.queue_time, input.uid, input.id,
+                             std::chrono::floor<std::chrono::seconds>(reserved_at)};
 
   workload.usage.clear();
   for (const api::PodSetAssignment& assignment : admission.assignments) {
@@ -656,7 +681,11 @@ void EngineImpl::MarkEvicting(const std::string& id, bool evicting) {
   if (known.Valid() && Workload(known).phase == Phase::kReserved &&
       Workload(known).evicting != evicting) {
     Workload(known).evicting = evicting;
-    Wake(Workload(known).queue);
+    if (evicting) {
+      leaving_.insert(id);
+    } else {
+      Wake(Workload(known).queue);  // somebody may count on it
+    }
   }
 }
 
@@ -668,8 +697,13 @@ void EngineImpl::Remove(const std::string& id) {
   if (Workload(known).phase == Phase::kPending) {
     Detach(known);
   } else {
+    const bool by_itself = !Workload(known).evicting;
+    const QueueId queue = Workload(known).queue;
     ReleaseQuota(known);
     capacity_->Release(id);
+    if (by_itself && !config_dirty_ && Queue(queue).exists) {
+      ForgetEvictions(tree_.Root(Queue(queue).node));
+    }
   }
   Free(known);
 }

@@ -63,7 +63,7 @@ struct WorkloadInput {
 
 struct PodSetDecision {
   std::string name;
-  int32_t count = 0;
+  int32_t count = 0;       // less than asked for by partial admission
   api::StringMap flavors;  // resource -> flavor
   api::Amounts usage;      // total for `count` pods, resource `pods` included when covered
 };
@@ -186,6 +186,10 @@ class Engine {
   // Whether releases bind a gang that has its place on a single node to that node (label
   // kubernetes.io/hostname): decisions then say where, and nobody waits for where it goes.
   virtual void SetPinning(bool on) = 0;
+
+  // Whether workloads may be admitted with fewer pods than they ask for, down to min_count (Kueue's
+  // gate PartialAdmission). Off unless said: the caller must start no more than was decided.
+  virtual void SetPartialAdmission(bool on) = 0;
 
   // --- nodes and pods ---
   [[nodiscard]] virtual Capacity& capacity() = 0;

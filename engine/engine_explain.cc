@@ -54,14 +54,28 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
   if (!queue.health.active) {
     return plain(PendingReason::kSuspended, "ClusterQueue " + queue.name + " is inactive");
   }
-  const WorkloadId first = queue.pending->First();
+  if (workload.place == Place::kWaiting) {
+    const Waiting* waiting = FindWaiting(id);
+    Explanation out{waiting->refusal.reason, waiting->refusal.Fingerprint(), ""};
+    if (with_text) {
+      out.text = Text(waiting->refusal, waiting->pod_sets, tables_);
+      if (waiting->victims > 0) {
+        out.text +=
+            ". Pending the preemption of " + std::to_string(waiting->victims) + " workload(s)";
+      }
+    }
+    return out;
+  }
+  const WorkloadId first = Head(queue);
   if (queue.config.strict_fifo && id != first) {
-    const WorkloadClass& head = queue.pending->Class(queue.pending->ClassOf(first));
-    if (head.tried && CanNeverRun(head.refusal.reason)) {
-      return plain(PendingReason::kBehindHead,
-                   "waits behind " + Key(first).id + " at the head of StrictFIFO ClusterQueue " +
-                       queue.name + ", which can't be admitted as it is (" +
-                       std::string(ToString(head.refusal.reason)) + ")");
+    if (Workload(first).place == Place::kQueued) {
+      const WorkloadClass& head = queue.pending->Class(queue.pending->ClassOf(first));
+      if (head.tried && CanNeverRun(head.refusal.reason)) {
+        return plain(PendingReason::kBehindHead,
+                     "waits behind " + Key(first).id + " at the head of StrictFIFO ClusterQueue " +
+                         queue.name + ", which can't be admitted as it is (" +
+                         std::string(ToString(head.refusal.reason)) + ")");
+      }
     }
     return plain(PendingReason::kBehindHead,
                  "waits behind an older or more important workload of "
@@ -93,7 +107,7 @@ void EngineImpl::Refresh(QueueState& queue, ClassId id) {
   const WorkloadClass& cls = queue.pending->Class(id);
   // One that waits for gangs in flight is tried again when these have landed, whatever else
   // changed.
-  if (cls.ready || cls.refusal.held_back || cls.waits_for_flights ||
+  if (cls.ready || cls.refusal.held_back || !cls.refusal.plain.empty() || cls.waits_for_flights ||
       cls.refused_at == admissions_) {
     return;
   }
@@ -195,7 +209,8 @@ void EngineImpl::TellQueue(QueueState& queue, PassResult& result) {
   std::vector<WorkloadId> listeners = std::move(queue.untold);
   queue.untold.clear();
   bool everybody = queue.tell_all;
-  if (queue.config.strict_fifo && queue.pending->Size() > 1) {
+  if (queue.config.strict_fifo && !queue.pending->Empty() &&
+      queue.pending->Size() + queue.waiting.size() > 1) {
     const WorkloadId last = *queue.pending->order().rbegin();
     const uint64_t behind = Explain(last, /*with_text=*/false).fingerprint;
     everybody = everybody || behind != queue.told_behind;
@@ -207,6 +222,7 @@ void EngineImpl::TellQueue(QueueState& queue, PassResult& result) {
   if (everybody) {
     listeners.assign(queue.pending->order().begin(), queue.pending->order().end());
     listeners.insert(listeners.end(), queue.outside.begin(), queue.outside.end());
+    listeners.insert(listeners.end(), queue.waiting.begin(), queue.waiting.end());
   } else if (!queue.config.strict_fifo) {
     for (const ClassId id : queue.changed) {
       if (queue.pending->HasClass(id)) {

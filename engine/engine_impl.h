@@ -24,6 +24,7 @@
 #include "engine/engine.h"
 #include "engine/ids.h"
 #include "engine/pending_queue.h"
+#include "engine/preemption.h"
 #include "engine/quota_tree.h"
 #include "engine/refusal.h"
 #include "engine/stage.h"
@@ -55,7 +56,10 @@ struct LocalQueueState {
 
 struct QueueState {
   explicit QueueState(const OrderTable* keys)
-      : pending(std::make_unique<PendingQueue>(keys)), outside(ByOrder{keys}) {}
+      : pending(std::make_unique<PendingQueue>(keys)),
+        outside(ByOrder{keys}),
+        waiting(ByOrder{keys}),
+        reserved(ByYielding{keys}) {}
   std::string name;
   bool exists = false;
   QueueConfig config;
@@ -65,6 +69,8 @@ struct QueueState {
   QueueHealth health;
   std::unique_ptr<PendingQueue> pending;
   WorkloadSet outside;  // pending, but kept out of the order: misconfigured, foreign namespace
+  WorkloadSet waiting;  // pending, decided on, until those whom they preempt are gone
+  HolderSet reserved;
   UsageBook book;
 
   bool wake = false;      // parked classes are to be tried again
@@ -78,7 +84,7 @@ struct QueueState {
 
 struct WorkloadState {
   enum class Phase : uint8_t { kFree, kPending, kReserved };
-  enum class Place : uint8_t { kUnqueued, kOutside, kQueued };
+  enum class Place : uint8_t { kUnqueued, kOutside, kQueued, kWaiting };
   Phase phase = Phase::kFree;
   Place place = Place::kUnqueued;
   WorkloadInput input;
@@ -90,7 +96,7 @@ struct WorkloadState {
   // Of reserved ones.
   bool admitted = false;
   bool evicting = false;
-  Time reserved_at = kNoTime;
+  bool fresh = false;  // reserved by the running pass
   Usage usage;
 };
 
@@ -112,6 +118,7 @@ class EngineImpl final : public Engine {
   void SetNamespace(const std::string& name, const api::StringMap& labels) override;
   void RemoveNamespace(const std::string& name) override;
   void SetPinning(bool on) override { pinning_ = on; }
+  void SetPartialAdmission(bool on) override;
   [[nodiscard]] Capacity& capacity() override { return *capacity_; }
   [[nodiscard]] const Capacity& capacity() const override { return *capacity_; }
   void SetPending(const WorkloadInput& workload) override;
@@ -136,6 +143,8 @@ class EngineImpl final : public Engine {
   using Phase = WorkloadState::Phase;
   using Place = WorkloadState::Place;
 
+  using PodSets = std::shared_ptr<const std::vector<PodSetSpec>>;
+
   // One head of a ClusterQueue in one cycle.
   struct Entry {
     QueueId queue;
@@ -144,7 +153,33 @@ class EngineImpl final : public Engine {
     bool hold_only = false;  // a parked StrictFIFO head that only keeps its quota
     int level = 0;
     uint64_t reservations = 0;  // value of reservations_ at nomination
+    PodSets pod_sets;           // with the counts of `assignment`
     Assignment assignment;
+    // Of FitMode::kPreempt: whether it can be admitted once `victims` (none: others that leave
+    // anyway) are gone, and where its pods go then.
+    bool way_out = false;
+    bool place_missing = false;  // others could give quota, but no place
+    std::vector<Victim> victims;
+    Placement later;
+    size_t waiting = 0;  // size of waiting_ at nomination
+  };
+  enum class Tried : uint8_t { kAdmitted, kWaits, kSkipped };
+  // A workload that will be admitted when its victims are gone.
+  struct Waiting {
+    WorkloadId workload;
+    Refusal refusal;
+    size_t victims = 0;
+    std::vector<std::string> pod_sets;  // names
+    std::vector<size_t> flavors;        // Assignment::flavor
+    Gang gang;
+    Placement placement;
+  };
+  // What the running pass keeps for a waiting workload: the tree has its usage in place of that of
+  // its victims.
+  struct Hold {
+    NodeId queue;
+    Usage usage;
+    std::vector<Victim> victims;
   };
   struct Explanation {
     PendingReason reason = PendingReason::kPendingEvaluation;
@@ -193,7 +228,7 @@ class EngineImpl final : public Engine {
   void NominateHead(Entry& entry);
   [[nodiscard]] Usage HoldAmounts(const QueueState& queue, const Usage& usage, int level) const;
   bool Cycle(PassResult& result);
-  bool TryAdmit(Entry& entry, PassResult& result);
+  Tried TryAdmit(Entry& entry, PassResult& result);
   void Commit(Entry& entry, AdmitDecision decision, PassResult& result);
   void Park(QueueState& queue, ClassId id, Assignment& assignment);
   void ParkHeldBack(Entry& entry);
@@ -201,6 +236,32 @@ class EngineImpl final : public Engine {
   [[nodiscard]] AssignContext Context(const QueueState& queue, WorkloadId workload,
                                       Reason reason = Reason::kNone) const;
   bool WakeFlightWaiters();
+
+  // --- preemption (engine_preempt.cc) ---
+  void Scan(Entry& entry);
+  bool ScanFlavors(Entry& entry, const AssignContext& context, const std::vector<size_t>& begin);
+  bool FindWayOut(Entry& entry, const Assignment& assignment);
+  VictimQuestion Question(QueueId queue, WorkloadId preemptor, const Usage& usage);
+  void VisitHolders(NodeId node, const VictimQuestion& question, const std::set<WorkloadId>& spared,
+                    const std::function<void(const Holder&)>& visit);
+  [[nodiscard]] std::set<WorkloadId> SparedBy(WorkloadId preemptor) const;
+  Tried TryPreempt(Entry& entry, PassResult& result);
+  void StartWaiting(Entry& entry, PassResult& result);
+  [[nodiscard]] PreemptDecision Decide(WorkloadId by, QueueId queue, const Victim& victim) const;
+  [[nodiscard]] std::string PathOf(QueueId queue) const;
+  void ApplyHold(const Hold& hold, int sign);
+  [[nodiscard]] bool FitsNow(QueueId queue, const Usage& usage);
+  bool KeepsPlaces(const std::function<void()>& reserve);
+  size_t PlaceWaiting(bool remember);
+  [[nodiscard]] std::set<std::string> Leaving();
+  void ResumeWaiting(const std::set<NodeId>& woken, bool nodes_changed);
+  bool WakeAfterResigned();
+  void EndHolds();
+  void ForgetEvictions(NodeId root);
+  [[nodiscard]] const Waiting* FindWaiting(WorkloadId id) const;
+  [[nodiscard]] WorkloadId Head(const QueueState& queue) const;
+  [[nodiscard]] WorkloadId NextOf(const QueueState& queue) const;
+  [[nodiscard]] std::set<QueueId> QueuesOfResumed() const;
   void MindClaim(WorkloadId workload, const Assignment& refused);
   void DropClaim();
 
@@ -233,10 +294,12 @@ class EngineImpl final : public Engine {
   bool config_dirty_ = false;
   QuotaTree tree_;
   std::map<NodeId, std::vector<QueueId>> queues_of_root_;
+  std::vector<QueueId> queue_at_;                          // by NodeId; not valid for Cohorts
   std::set<std::pair<NodeId, FlavorResourceId>> excused_;  // (root, pair) over limit not by us
 
   std::unique_ptr<Capacity> capacity_;
   bool pinning_ = false;
+  bool partial_admission_ = false;
   uint64_t seen_capacity_version_ = 0;
   uint64_t seen_flight_version_ = 0;
   std::optional<FlightClaim> claim_;
@@ -244,7 +307,17 @@ class EngineImpl final : public Engine {
   uint64_t reservations_ = 0;   // grows with each reservation made by a pass
   uint64_t admissions_ = 0;     // grows with each admission
   bool needs_pass_ = false;
-  Time now_ = kNoTime;  // of the pass
+
+  std::vector<Waiting> waiting_;       // in the order of decisions
+  std::vector<Hold> holds_;            // only within a pass
+  std::set<WorkloadId> held_victims_;  // of holds_
+  std::vector<WorkloadId> resumed_;    // waited when the pass began
+  std::map<WorkloadId, std::vector<size_t>> resumed_flavors_;
+  std::vector<WorkloadId> fresh_;  // reserved by the running pass
+  std::set<NodeId> spared_fresh_;  // roots where one of these would have been a candidate
+  std::set<std::string> leaving_;  // evicting, or still with pods after an eviction
+  std::map<WorkloadId, std::set<WorkloadId>> evicted_by_;  // victim -> for whom
+  Time now_ = kNoTime;                                     // of the pass
 };
 
 }  // namespace tutti::engine

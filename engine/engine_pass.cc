@@ -26,6 +26,10 @@ bool EngineImpl::NeedsPass() const {
   if (!nodes && !flights) {
     return false;
   }
+  if (nodes && std::any_of(waiting_.begin(), waiting_.end(),
+                           [](const Waiting& waiting) { return !waiting.gang.pod_sets.empty(); })) {
+    return true;
+  }
   return std::any_of(queues_.begin(), queues_.end(), [&](const QueueState& queue) {
     return queue.health.active && ((nodes && queue.pending->HasNodeWaiters()) ||
                                    (flights && queue.pending->HasFlightWaiters()));
@@ -45,9 +49,13 @@ PassResult EngineImpl::RunPass(Time now) {
     std::erase_if(claim_->since,
                   [&](const Gang& gang) { return capacity_->Unbound(gang.id) == 0; });
   }
+  std::set<NodeId> woken;
   for (const auto& [name, id] : queue_ids_) {
     QueueState& queue = Queue(id);
     if (queue.wake) {
+      if (queue.exists) {
+        woken.insert(tree_.Root(queue.node));
+      }
       queue.wake = false;
       queue.touched = true;
       queue.pending->ReadyAll();
@@ -56,11 +64,21 @@ PassResult EngineImpl::RunPass(Time now) {
       queue.pending->ReadyNodeWaiters();
     }
   }
+  ResumeWaiting(woken, nodes_changed);
   WakeFlightWaiters();
-  while (Cycle(result) || WakeFlightWaiters()) {
+  while (Cycle(result) || WakeFlightWaiters() || WakeAfterResigned()) {
   }
+  EndHolds();
   TellAll(result);
   needs_pass_ = false;
+  for (const WorkloadId id : fresh_) {
+    Workload(id).fresh = false;
+  }
+  fresh_.clear();
+  for (const NodeId root : spared_fresh_) {
+    Wake(queues_of_root_[root].front());  // whoever could give way was admitted just now
+  }
+  spared_fresh_.clear();
   seen_capacity_version_ = capacity_->Version();
   seen_flight_version_ = capacity_->FlightVersion();
   return result;
@@ -108,6 +126,7 @@ void EngineImpl::MindClaim(WorkloadId workload, const Assignment& refused) {
 // Nominated entries of one cycle, unordered; hold-only ones of parked StrictFIFO heads included.
 std::vector<EngineImpl::Entry> EngineImpl::Nominate() {
   std::vector<Entry> entries;
+  const std::set<QueueId> first = QueuesOfResumed();
   for (const auto& [name, id] : queue_ids_) {
     QueueState& queue = Queue(id);
     if (!queue.health.active || queue.pending->Empty()) {
@@ -115,12 +134,16 @@ std::vector<EngineImpl::Entry> EngineImpl::Nominate() {
     }
     Entry entry;
     entry.queue = id;
-    entry.workload = queue.pending->Candidate(queue.config.strict_fifo);
+    entry.workload = NextOf(queue);
+    if (entry.workload.Valid() && !first.empty() && !first.contains(id)) {
+      continue;
+    }
     if (entry.workload.Valid()) {
       entry.cls = queue.pending->ClassOf(entry.workload);
       NominateHead(entry);
       entries.push_back(std::move(entry));
-    } else if (const WorkloadId holding = HoldingHead(queue); holding.Valid()) {
+    } else if (const WorkloadId holding = HoldingHead(queue);
+               holding.Valid() && holding == Head(queue)) {
       entry.workload = holding;
       entry.cls = queue.pending->ClassOf(holding);
       entry.hold_only = true;
@@ -132,26 +155,15 @@ std::vector<EngineImpl::Entry> EngineImpl::Nominate() {
 }
 
 void EngineImpl::NominateHead(Entry& entry) {
-  QueueState& queue = Queue(entry.queue);
-  queue.touched = true;
-  WorkloadClass& cls = queue.pending->Class(entry.cls);
-  const AssignContext context = Context(queue, entry.workload);
-  const std::string& id = Key(entry.workload).id;
-  entry.assignment = Assign(context, id, *cls.pod_sets, cls.next_flavor);
-  const bool partial = std::any_of(cls.next_flavor.begin(), cls.next_flavor.end(),
-                                   [](size_t start) { return start > 0; });
-  if (partial && entry.assignment.mode != FitMode::kFit) {
-    // The scan had begun in the middle of the list: look at the flavors before, too.
-    entry.assignment = Assign(context, id, *cls.pod_sets, {});
-  }
-  cls.next_flavor.clear();
+  Queue(entry.queue).touched = true;
+  Scan(entry);
   entry.level = entry.assignment.borrowing;
   entry.reservations = reservations_;
 }
 
 Usage EngineImpl::HoldAmounts(const QueueState& queue, const Usage& usage, int level) const {
   Usage hold;
-  if (queue.config.reclaim == api::PreemptionPolicy::kAny) {
+  if (queue.config.preemption.reclaim_within_cohort == api::PreemptionPolicy::kAny) {
     return hold;  // it can take back what it lent at any time
   }
   for (const auto& [pair, amount] : usage) {
@@ -171,6 +183,7 @@ void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
   cls.tried = true;
   cls.refused_at = admissions_;
   cls.waits_for_nodes =
+      refusal.waits_for_nodes ||
       std::any_of(refusal.facts.begin(), refusal.facts.end(), [](const Fact& fact) {
         return fact.kind == FactKind::kNoPlace || fact.kind == FactKind::kNeverFits ||
                fact.kind == FactKind::kInFlight;
@@ -181,6 +194,10 @@ void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
       (cls.waits_for_nodes &&
        std::any_of(cls.pod_sets->begin(), cls.pod_sets->end(),
                    [](const PodSetSpec& spec) { return spec.shape->rules.has_value(); }));
+  const api::Preemption& policy = queue.config.preemption;
+  cls.order_matters = cls.waits_for_flights ||
+                      policy.within_cluster_queue != api::PreemptionPolicy::kNever ||
+                      policy.reclaim_within_cohort != api::PreemptionPolicy::kNever;
   cls.refusal = std::move(refusal);
   if (const uint64_t fingerprint = cls.refusal.Fingerprint(); fingerprint != cls.told) {
     cls.told = fingerprint;
@@ -191,7 +208,7 @@ void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
 
 void EngineImpl::Park(QueueState& queue, ClassId id, Assignment& assignment) {
   WorkloadClass& cls = queue.pending->Class(id);
-  cls.hold = assignment.mode == FitMode::kNoCandidates ? assignment.usage : Usage{};
+  cls.hold = assignment.mode == FitMode::kPreempt ? assignment.usage : Usage{};
   cls.hold_level = assignment.borrowing;
   Refuse(queue, id, std::move(assignment.refusal));
 }
@@ -202,6 +219,7 @@ void EngineImpl::ParkHeldBack(Entry& entry) {
   Refusal refusal;
   refusal.reason = PendingReason::kWaitingForQuota;
   refusal.held_back = true;
+  refusal.waits_for_nodes = !entry.assignment.gang.pod_sets.empty() && !waiting_.empty();
   Refuse(queue, entry.cls, std::move(refusal));
 }
 
@@ -230,18 +248,20 @@ bool EngineImpl::Cycle(PassResult& result) {
       for (const auto& [pair, amount] : HoldAmounts(queue, cls.hold, cls.hold_level)) {
         holds.AddUsage(queue.node, pair, amount);
       }
-    } else if (entry.assignment.mode == FitMode::kFit) {
-      if (TryAdmit(entry, result)) {
-        progress = true;
-      } else {
+    } else if (entry.assignment.mode == FitMode::kFit || entry.way_out) {
+      const Tried tried = entry.way_out ? TryPreempt(entry, result) : TryAdmit(entry, result);
+      if (tried == Tried::kSkipped) {
         skipped.push_back(&entry);
+      } else {
+        progress = true;
       }
     } else {
       progress = true;
-      const Usage hold = entry.assignment.mode == FitMode::kNoCandidates
+      const Usage hold = entry.assignment.mode == FitMode::kPreempt
                              ? HoldAmounts(queue, entry.assignment.usage, entry.level)
                              : Usage{};
       MindClaim(entry.workload, entry.assignment);
+      entry.assignment.refusal.waits_for_nodes = entry.place_missing;
       Park(Queue(entry.queue), entry.cls, entry.assignment);
       for (const auto& [pair, amount] : hold) {
         holds.AddUsage(queue.node, pair, amount);
@@ -261,13 +281,18 @@ bool EngineImpl::Cycle(PassResult& result) {
   return progress || !skipped.empty();
 }
 
-bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
+EngineImpl::Tried EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
   const QueueState& queue = Queue(entry.queue);
   Assignment& assignment = entry.assignment;
   for (const auto& [pair, amount] : assignment.usage) {
     if (amount > tree_.Available(queue.node, pair)) {
-      return false;
+      return Tried::kSkipped;
     }
+  }
+  if (!FitsNow(entry.queue, assignment.usage)) {
+    entry.later = assignment.fit.placement;
+    StartWaiting(entry, result);
+    return Tried::kWaits;
   }
   auto has_place = [](const FitResult& fit) {
     return fit.kind == FitKind::kFits || fit.kind == FitKind::kUndecided;
@@ -285,7 +310,7 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
          !((pinning_ || assignment.fit.tied) &&
            Pinned(*capacity_, assignment.gang, assignment.fit))) ||
         (claim != nullptr && capacity_->Hinders(assignment.gang, claim->gang, claim->since))) {
-      return false;
+      return Tried::kSkipped;
     }
   }
   AdmitDecision decision;
@@ -294,7 +319,7 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
   FitResult fit = assignment.fit;
 
   // Pod sets whose flavors only want to be watched: same question, but no veto.
-  const std::vector<PodSetSpec>& specs = *queue.pending->Class(entry.cls).pod_sets;
+  const std::vector<PodSetSpec>& specs = *entry.pod_sets;
   Gang wider{gang.id, {}, gang.group_claims};
   std::vector<size_t> wider_pod_sets;
   for (size_t index = 0; index < specs.size(); ++index) {
@@ -333,7 +358,9 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
       decision.note = "pods may be bound where the claim that they share can't be used: node " +
                       fit.placement.front().node + " can't be told by kubernetes.io/hostname";
     }
-    stage.Reserve(gang, fit.placement);
+    if (!KeepsPlaces([&] { stage.Reserve(gang, fit.placement); })) {
+      return Tried::kSkipped;
+    }
     ++reservations_;
     if (claim_ && claim_->id != gang.id) {
       claim_->since.push_back(gang);
@@ -346,14 +373,13 @@ bool EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
   }
   stage.Commit();
   Commit(entry, std::move(decision), result);
-  return true;
+  return Tried::kAdmitted;
 }
 
 // Quota and places are taken; moves the workload to reserved and writes the decision down.
 void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result) {
   QueueState& queue = Queue(entry.queue);
-  const std::shared_ptr<const std::vector<PodSetSpec>> specs =
-      queue.pending->Class(entry.cls).pod_sets;
+  const PodSets specs = entry.pod_sets;
   decision.id = Key(entry.workload).id;
   decision.cluster_queue = queue.name;
   for (size_t index = 0; index < specs->size(); ++index) {
@@ -374,7 +400,11 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   workload.phase = Phase::kReserved;
   workload.class_key.clear();
   workload.admitted = false;
-  workload.reserved_at = std::chrono::floor<std::chrono::seconds>(now_);
+  workload.evicting = false;
+  workload.fresh = true;
+  fresh_.push_back(entry.workload);
+  keys_[entry.workload.value].reserved_at = std::chrono::floor<std::chrono::seconds>(now_);
+  queue.reserved.insert(entry.workload);
   workload.told = 0;
   workload.told_text = 0;
   workload.usage = std::move(entry.assignment.usage);

@@ -53,7 +53,8 @@ QueueReport EngineImpl::Report(const std::string& cluster_queue) const {
     return report;
   }
   const QueueState& queue = Queue(found->second);
-  report.pending = static_cast<int32_t>(queue.pending->Size() + queue.outside.size());
+  report.pending =
+      static_cast<int32_t>(queue.pending->Size() + queue.outside.size() + queue.waiting.size());
   report.reserving = queue.book.reserving;
   report.admitted = queue.book.admitted;
   report.usage = UsageOf(queue.book, queue.config, tables_);
@@ -86,9 +87,9 @@ std::vector<std::string> EngineImpl::PendingOrder(const std::string& cluster_que
     return ids;
   }
   const QueueState& queue = Queue(found->second);
-  std::vector<WorkloadId> order;
-  std::merge(queue.pending->order().begin(), queue.pending->order().end(), queue.outside.begin(),
-             queue.outside.end(), std::back_inserter(order), queue.outside.key_comp());
+  WorkloadSet order = queue.pending->order();
+  order.insert(queue.outside.begin(), queue.outside.end());
+  order.insert(queue.waiting.begin(), queue.waiting.end());
   for (const WorkloadId id : order) {
     ids.push_back(Key(id).id);
   }
@@ -135,7 +136,10 @@ std::string EngineImpl::SanityCheck() const {
                             Queue(workload.queue).pending->order().contains(id);
       const bool in_outside =
           workload.place == Place::kOutside && Queue(workload.queue).outside.contains(id);
-      if (workload.place != Place::kUnqueued && !in_order && !in_outside) {
+      const bool in_waiting = workload.place == Place::kWaiting &&
+                              Queue(workload.queue).waiting.contains(id) &&
+                              FindWaiting(id) != nullptr;
+      if (workload.place != Place::kUnqueued && !in_order && !in_outside && !in_waiting) {
         return "pending workload " + name + " is in no queue";
       }
       if (!Local(workload.local_queue).pending.contains(id)) {
@@ -149,6 +153,9 @@ std::string EngineImpl::SanityCheck() const {
     if (Local(workload.local_queue).pending.contains(id)) {
       return "workload " + name + " is pending and reserved";
     }
+    if (!Queue(workload.queue).reserved.contains(id)) {
+      return "reserved workload " + name + " is missing in its ClusterQueue";
+    }
     queue_books[workload.queue].Add(workload.usage, workload.admitted, +1);
     local_books[workload.local_queue].Add(workload.usage, workload.admitted, +1);
   }
@@ -157,7 +164,7 @@ std::string EngineImpl::SanityCheck() const {
   }
   for (const auto& [name, id] : queue_ids_) {
     const QueueState& queue = Queue(id);
-    if (queue.pending->Size() + queue.outside.size() != queued[id]) {
+    if (queue.pending->Size() + queue.outside.size() + queue.waiting.size() != queued[id]) {
       return "ClusterQueue " + name + " holds workloads that are not pending there";
     }
     if (std::string wrong = queue.pending->SanityCheck(); !wrong.empty()) {

@@ -24,6 +24,10 @@ void EngineImpl::Rebuild() {
   flavors_.resize(tables_.flavors.Size());
   tree_ = QuotaTree{};
   queues_of_root_.clear();
+  evicted_by_.clear();
+  for (Waiting& waiting : waiting_) {
+    waiting.flavors.clear();
+  }
   excused_.clear();
 
   std::map<std::string, NodeId> cohorts;  // by name, implicit ones included
@@ -67,6 +71,7 @@ void EngineImpl::Rebuild() {
     }
   }
   tree_.Finish();
+  queue_at_.assign(tree_.Size(), QueueId{});
 
   for (const auto& [name, id] : queue_ids_) {
     QueueState& queue = Queue(id);
@@ -78,6 +83,7 @@ void EngineImpl::Rebuild() {
       continue;
     }
     queues_of_root_[tree_.Root(queue.node)].push_back(id);
+    queue_at_[queue.node.value] = id;
     for (const auto& [pair, sums] : queue.book.usage) {
       tree_.AddUsage(queue.node, pair, sums.reserved);
     }
@@ -167,7 +173,7 @@ void EngineImpl::Wake(QueueId id) {
   }
   for (const QueueId other : queues_of_root_[tree_.Root(queue.node)]) {
     Queue(other).wake = true;
-    needs_pass_ = needs_pass_ || !Queue(other).pending->Empty();
+    needs_pass_ = needs_pass_ || !Queue(other).pending->Empty() || !Queue(other).waiting.empty();
   }
 }
 

@@ -14,6 +14,13 @@ bool Before(const OrderKey& a, const OrderKey& b) {
   return std::tie(a.queue_time, a.uid, a.id) < std::tie(b.queue_time, b.uid, b.id);
 }
 
+bool ByYielding::operator()(WorkloadId a, WorkloadId b) const {
+  const OrderKey& x = (*keys)[a.value];
+  const OrderKey& y = (*keys)[b.value];
+  return std::tie(x.priority, y.reserved_at, x.uid, x.id) <
+         std::tie(y.priority, x.reserved_at, y.uid, y.id);
+}
+
 bool PendingQueue::ByFirst::operator()(ClassId a, ClassId b) const {
   const WorkloadId first_a = *queue->Class(a).members.begin();
   const WorkloadId first_b = *queue->Class(b).members.begin();
@@ -40,11 +47,10 @@ void PendingQueue::Add(WorkloadId workload, const std::string& key,
     known.members.insert(workload);
     if (known.ready) {
       ready_.insert(id);
-    } else if (known.waits_for_flights && *known.members.begin() == workload) {
-      // Who has to wait behind whom depends on the order: the new first one is asked anew.
-      node_waiters_.erase(id);
-      flight_waiters_.erase(id);
-      MakeReady(id);
+    } else if (known.order_matters && *known.members.begin() == workload) {
+      // Who has to wait behind whom, and who may preempt whom, depends on the order: the new first
+      // one is asked anew.
+      Ready(id);
     }
   }
   class_of_[workload.value] = id;
@@ -107,6 +113,12 @@ void PendingQueue::Park(ClassId id) {
   } else {
     flight_waiters_.erase(id);
   }
+}
+
+void PendingQueue::Ready(ClassId id) {
+  node_waiters_.erase(id);
+  flight_waiters_.erase(id);
+  MakeReady(id);
 }
 
 void PendingQueue::MakeReady(ClassId id) {

@@ -27,6 +27,7 @@ struct OrderKey {
   Time queue_time = kNoTime;
   std::string uid;
   std::string id;
+  Time reserved_at = kNoTime;  // of reserved ones, in whole seconds; no part of the queue order
   bool operator==(const OrderKey&) const = default;
 };
 [[nodiscard]] bool Before(const OrderKey& a, const OrderKey& b);
@@ -42,6 +43,13 @@ struct ByOrder {
 };
 using WorkloadSet = std::set<WorkloadId, ByOrder>;
 
+// Who gives way first: lower priority, reserved later, uid, id.
+struct ByYielding {
+  const OrderTable* keys;
+  bool operator()(WorkloadId a, WorkloadId b) const;
+};
+using HolderSet = std::set<WorkloadId, ByYielding>;
+
 struct WorkloadClass {
   explicit WorkloadClass(const OrderTable* keys) : members(ByOrder{keys}) {}
   std::string key;
@@ -52,6 +60,8 @@ struct WorkloadClass {
   Refusal refusal;                 // of the last try
   bool waits_for_nodes = false;    // the refusal may change when nodes or pods do
   bool waits_for_flights = false;  // also when a pod in flight binds; implies waits_for_nodes
+  // The refusal may be another for a member that comes before those that were there.
+  bool order_matters = false;
   Usage hold;  // quota that a parked StrictFIFO head keeps others from borrowing
   int hold_level = 0;
   uint64_t refused_at = 0;          // number of admissions at that time
@@ -67,8 +77,8 @@ class PendingQueue {
   PendingQueue& operator=(const PendingQueue&) = delete;
 
   [[nodiscard]] bool HasClass(const std::string& key) const { return by_key_.contains(key); }
-  // `key` identifies the class; `pod_sets` is needed only when it is new. A parked class that waits
-  // for flights is tried again when this becomes its first member.
+  // `key` identifies the class; `pod_sets` is needed only when it is new. A parked class for which
+  // the order matters is tried again when this becomes its first member.
   void Add(WorkloadId workload, const std::string& key,
            const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets);
   void Remove(WorkloadId workload);
@@ -87,6 +97,7 @@ class PendingQueue {
   [[nodiscard]] const WorkloadClass& Class(ClassId id) const { return *classes_.at(id.value); }
 
   void Park(ClassId id);
+  void Ready(ClassId id);
   void ReadyAll();          // O(classes)
   void ReadyNodeWaiters();  // O(classes waiting for nodes)
   void ReadyFlightWaiters();

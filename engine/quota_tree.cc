@@ -67,9 +67,12 @@ void QuotaTree::Finish() {
     nodes_[index].in_cycle = at.Valid();
     by_depth.emplace_back(depth, NodeId{index});
   }
-  for (Node& node : nodes_) {
+  for (uint32_t index = 0; index < nodes_.size(); ++index) {
+    Node& node = nodes_[index];
     if (node.in_cycle) {
       node.parent = NodeId{};
+    } else if (node.parent.Valid()) {
+      nodes_[node.parent.value].children.push_back(NodeId{index});
     }
   }
   std::sort(by_depth.begin(), by_depth.end(), std::greater<>());
@@ -142,6 +145,10 @@ Amount QuotaTree::SubtreeQuota(NodeId node, FlavorResourceId id) const {
 
 Amount QuotaTree::LocalQuota(NodeId node, FlavorResourceId id) const {
   return Get(node, id).Local();
+}
+
+Amount QuotaTree::LocalAvailable(NodeId node, FlavorResourceId id) const {
+  return Get(node, id).LocalAvailable();
 }
 
 Amount QuotaTree::RawAvailable(NodeId node, FlavorResourceId id) const {

@@ -46,6 +46,9 @@ class QuotaTree {
   [[nodiscard]] bool InCycle(NodeId node) const { return nodes_[node.value].in_cycle; }
   [[nodiscard]] NodeId Parent(NodeId node) const { return nodes_[node.value].parent; }
   [[nodiscard]] bool HasParent(NodeId node) const { return nodes_[node.value].parent.Valid(); }
+  [[nodiscard]] const std::vector<NodeId>& Children(NodeId node) const {
+    return nodes_[node.value].children;
+  }
   [[nodiscard]] NodeId Root(NodeId node) const;
   // Distance to the furthest leaf: 0 for a ClusterQueue, 1 for a Cohort of ClusterQueues.
   [[nodiscard]] int Height(NodeId node) const { return nodes_[node.value].height; }
@@ -56,6 +59,8 @@ class QuotaTree {
   [[nodiscard]] Amount Usage(NodeId node, FlavorResourceId id) const;
   [[nodiscard]] Amount SubtreeQuota(NodeId node, FlavorResourceId id) const;
   [[nodiscard]] Amount LocalQuota(NodeId node, FlavorResourceId id) const;
+  // What is left of the part that it keeps for itself; at least 0.
+  [[nodiscard]] Amount LocalAvailable(NodeId node, FlavorResourceId id) const;
   // What the node could still take now; negative when more is used than allowed.
   [[nodiscard]] Amount RawAvailable(NodeId node, FlavorResourceId id) const;
   // Same, at least 0.
@@ -79,6 +84,7 @@ class QuotaTree {
   };
   struct Node {
     NodeId parent;
+    std::vector<NodeId> children;
     int height = 0;
     bool in_cycle = false;
     std::vector<std::pair<FlavorResourceId, Cell>> cells;  // sorted by id

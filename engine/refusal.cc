@@ -98,6 +98,9 @@ uint64_t Refusal::Fingerprint() const {
   };
   mix(static_cast<uint64_t>(reason));
   mix(held_back ? 1 : 0);
+  for (const char c : plain) {
+    mix(static_cast<unsigned char>(c));
+  }
   for (const Fact& fact : facts) {
     mix(static_cast<uint64_t>(fact.kind));
     mix(fact.pod_set);
@@ -181,9 +184,12 @@ std::string FactText(const Fact& fact, const Tables& tables) {
 
 std::string Text(const Refusal& refusal, const std::vector<std::string>& pod_sets,
                  const Tables& tables) {
+  if (!refusal.plain.empty()) {
+    return refusal.plain;
+  }
   if (refusal.held_back) {
-    return "its quota is kept for another workload of the cohort that was there first; tried again "
-           "when quota or that workload changes";
+    return "its quota or place is kept for another workload that was there first; tried again when "
+           "quota or that workload changes";
   }
   std::string text;
   for (size_t pod_set = 0; pod_set < pod_sets.size(); ++pod_set) {

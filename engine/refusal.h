@@ -41,6 +41,8 @@ struct Refusal {
   PendingReason reason = PendingReason::kPendingEvaluation;
   // Would fit by itself, but an older or less borrowing workload of the cohort has the first claim.
   bool held_back = false;
+  bool waits_for_nodes = false;  // may change with nodes and pods, whatever the facts say
+  std::string plain;             // not empty: the whole text; the facts don't count
   std::vector<Fact> facts;
   [[nodiscard]] uint64_t Fingerprint() const;
   // False: facts about places say only that there is none (Reason::kNone).

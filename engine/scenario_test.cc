@@ -164,20 +164,38 @@ class Runner {
     } else if (verb == "pod") {
       Pod(words);
     } else if (verb == "pending") {
-      engine_->SetPending(Workload(words));
+      const WorkloadInput input = Workload(words);
+      inputs_[input.id] = input;
+      engine_->SetPending(input);
     } else if (verb == "reserved") {
       Reserved(words);
     } else if (verb == "admit") {
       engine_->MarkAdmitted(words[0]);
     } else if (verb == "finish") {
       engine_->Remove(words[0]);
+    } else if (verb == "partial") {
+      engine_->SetPartialAdmission(words[0] == "on");
+    } else if (verb == "evicting") {
+      engine_->MarkEvicting(words[0], words.size() < 2 || words[1] != "no");
+    } else if (verb == "evicted") {
+      engine_->SetPending(inputs_.at(words[0]));  // its pods are gone
     } else if (verb == "remove") {
       RemoveObject(words);
     } else if (verb == "problem") {
       engine_->SetQueueProblem(words[0], words.size() > 1 ? words[1] : "", "is blocked outside");
     } else if (verb == "pass") {
-      last_ = engine_->RunPass(kNoTime);
+      last_ = engine_->RunPass(kNoTime + std::chrono::seconds(++clock_));
+      // Who was admitted just now is spared; whoever has to give way does so in the next pass.
+      for (int more = 0; more < 8 && engine_->NeedsPass(); ++more) {
+        PassResult next = engine_->RunPass(kNoTime + std::chrono::seconds(++clock_));
+        last_.admitted.insert(last_.admitted.end(), next.admitted.begin(), next.admitted.end());
+        last_.preempted.insert(last_.preempted.end(), next.preempted.begin(), next.preempted.end());
+        last_.pending.insert(last_.pending.end(), next.pending.begin(), next.pending.end());
+      }
       EXPECT_FALSE(engine_->NeedsPass());
+      for (const PreemptDecision& decision : last_.preempted) {
+        ++evictions_[decision.id];
+      }
       for (const AdmitDecision& decision : last_.admitted) {
         decisions_[decision.id] = decision;
       }
@@ -251,8 +269,19 @@ class Runner {
         queue.strict_fifo = true;
       } else if (word == "borrow-next") {
         queue.fungibility.borrow_try_next = true;
-      } else if (word == "reclaim-any") {
-        queue.preemption.reclaim_within_cohort = api::PreemptionPolicy::kAny;
+      } else if (word == "preempt-stop") {
+        queue.fungibility.preempt_try_next = false;
+      } else if (word == "prefer-preemption") {
+        queue.fungibility.prefer_preemption_over_borrowing = true;
+      } else if (TakePrefix(word, "within=")) {
+        queue.preemption.within_cluster_queue = Policy(word);
+      } else if (TakePrefix(word, "reclaim=")) {
+        queue.preemption.reclaim_within_cohort = Policy(word);
+      } else if (word == "borrow-within" || TakePrefix(word, "borrow-within=")) {
+        queue.preemption.borrow_within_cohort = true;
+        if (word != "borrow-within") {
+          queue.preemption.max_priority_threshold = std::stoi(word);
+        }
       } else if (word == "stop") {
         queue.stop_policy = api::StopPolicy::kHold;
       } else if (word == "terminating") {
@@ -271,6 +300,13 @@ class Runner {
     queue.groups = ParseGroups(groups);
     engine_->SetClusterQueue(queue);
     Local({"default/" + words[0], words[0]});
+  }
+
+  static api::PreemptionPolicy Policy(const std::string& word) {
+    return word == "any"     ? api::PreemptionPolicy::kAny
+           : word == "lower" ? api::PreemptionPolicy::kLowerPriority
+           : word == "newer" ? api::PreemptionPolicy::kLowerOrNewerEqualPriority
+                             : api::PreemptionPolicy::kNever;
   }
 
   void Local(const Words& words) {
@@ -341,7 +377,9 @@ class Runner {
       }
     }
     for (std::string option : Split(rest.substr(close + 1), '/')) {
-      if (TakePrefix(option, "sel:")) {
+      if (TakePrefix(option, "min:")) {
+        pod_set.min_count = std::stoi(option);
+      } else if (TakePrefix(option, "sel:")) {
         shape->node_selector.insert(KeyValue(option));
       } else if (TakePrefix(option, "tol:")) {
         shape->tolerations.push_back(ParseToleration(option));
@@ -367,6 +405,8 @@ class Runner {
     WorkloadInput input;
     input.id = words[0];
     input.uid = "uid-" + words[0];
+    input.workload_uid = "w-" + words[0];
+    input.job_uid = "j-" + words[0];
     input.ns = "default";
     input.queue_time = kNoTime + std::chrono::seconds(++clock_);
     for (size_t index = 1; index < words.size(); ++index) {
@@ -381,6 +421,8 @@ class Runner {
         input.queue_time = kNoTime + std::chrono::seconds(std::stoll(word));
       } else if (TakePrefix(word, "uid=")) {
         input.uid = word;
+      } else if (word == "gated") {
+        input.preemption_gated = true;
       } else if (TakePrefix(word, "bad=")) {
         input.misconfigured = word;
       } else if (word != "admitted" && word != "plan" && !word.starts_with("@")) {
@@ -396,10 +438,16 @@ class Runner {
     bool admitted = false;
     bool plan = false;
     std::optional<int32_t> effective;
+    Time at_time = kNoTime;
     for (auto at = words.begin(); at != words.end();) {
       std::string word = *at;
       if (TakePrefix(word, "left=")) {
         effective = std::stoi(word);
+        at = words.erase(at);
+        continue;
+      }
+      if (TakePrefix(word, "at=")) {
+        at_time = kNoTime + std::chrono::seconds(std::stoll(word));
         at = words.erase(at);
         continue;
       }
@@ -411,6 +459,7 @@ class Runner {
       ++at;
     }
     WorkloadInput input = Workload(words);
+    inputs_[input.id] = input;
     api::Admission admission;
     admission.cluster_queue = input.local_queue;
     for (PodSetInput& pod_set : input.pod_sets) {
@@ -425,7 +474,7 @@ class Runner {
       admission.assignments.push_back(std::move(assignment));
       pod_set.count = effective.value_or(pod_set.count);
     }
-    planned_ = engine_->SetReserved(input, admission, admitted, plan, kNoTime);
+    planned_ = engine_->SetReserved(input, admission, admitted, plan, at_time);
   }
 
   void RemoveObject(const Words& words) {
@@ -475,6 +524,26 @@ class Runner {
         ids.push_back(decision.id);
       }
       EXPECT_EQ(ids, words[0] == "none" ? Words{} : words);
+    } else if (what == "preempted") {  // VICTIM<PREEMPTOR[:Reason]
+      Words decisions;
+      for (const PreemptDecision& decision : last_.preempted) {
+        decisions.push_back(decision.id + "<" + decision.by);
+        if (decisions.size() <= words.size() &&
+            words[decisions.size() - 1].find(':') != std::string::npos) {
+          decisions.back() += ":" + std::string(ToString(decision.reason));
+        }
+      }
+      EXPECT_EQ(decisions, words[0] == "none" ? Words{} : words);
+    } else if (what == "evictions") {  // ID COUNT, of all passes
+      EXPECT_EQ(evictions_[words[0]], std::stoi(words[1]));
+    } else if (what == "preempted-message") {
+      for (const PreemptDecision& decision : last_.preempted) {
+        if (decision.id == words[0]) {
+          ExpectText(decision.message, Words(words.begin() + 1, words.end()));
+          return;
+        }
+      }
+      FAIL() << "was not preempted";
     } else if (what == "pending") {
       const auto why = engine_->WhyPending(words[0]);
       ASSERT_TRUE(why.has_value());
@@ -495,6 +564,14 @@ class Runner {
       for (const PodSetDecision& pod_set : decisions_[words[0]].pod_sets) {
         if (pod_set.name == words[1]) {
           EXPECT_EQ(pod_set.flavors.at(words[2]), words[3]);
+          return;
+        }
+      }
+      FAIL() << "no such pod set";
+    } else if (what == "count") {  // ID PODSET PODS
+      for (const PodSetDecision& pod_set : decisions_.at(words[0]).pod_sets) {
+        if (pod_set.name == words[1]) {
+          EXPECT_EQ(pod_set.count, std::stoi(words[2]));
           return;
         }
       }
@@ -560,6 +637,8 @@ class Runner {
   PassResult last_;
   std::map<std::string, AdmitDecision> decisions_;
   std::map<std::string, PendingDecision> told_;
+  std::map<std::string, WorkloadInput> inputs_;
+  std::map<std::string, int> evictions_;
   bool planned_ = false;
   int64_t clock_ = 1000;
 };

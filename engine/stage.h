@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trial of changes to quota usage and node reservations: each change takes effect at once and is
-// logged; unless Commit() is called, the destructor takes all of them back. Preemption will use the
-// same guard to simulate victims (RemoveUsage) before it decides.
+// logged; unless Commit() is called, the destructor takes all of them back.
 #pragma once
 
 #include <string>

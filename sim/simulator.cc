@@ -64,7 +64,9 @@ bool OfAJob(const Json& pod) {
 
 }  // namespace
 
-Simulator::Simulator() : cluster_(engine_->capacity()) {}
+Simulator::Simulator() : cluster_(engine_->capacity()) {
+  engine_->SetPartialAdmission(true);
+}
 
 bool Simulator::Knows(std::string_view kind) {
   return cli::ClusterInput::Knows(kind) ||
@@ -302,21 +304,26 @@ void Simulator::End(const std::string& id) {
   }
 }
 
-Settled Simulator::Settle(Duration now) {
-  Settled out;
-  while (true) {
+std::vector<Settled> Simulator::Settle(Duration now) {
+  std::vector<Settled> out;
+  do {
     engine::PassResult pass = engine_->RunPass(kStart + now);
-    for (engine::PendingDecision& pending : pass.pending) {
-      out.pending.push_back(std::move(pending));
-    }
+    Settled settled;
+    settled.pending = std::move(pass.pending);
     for (engine::AdmitDecision& decision : pass.admitted) {
       Land(decision);
-      out.admitted.push_back(std::move(decision));
+      settled.admitted.push_back(std::move(decision));
     }
-    if (!engine_->NeedsPass()) {
-      return out;
+    for (const engine::PreemptDecision& decision : pass.preempted) {
+      // Its pods are gone at once, and it waits anew.
+      TakeOff(decision.id);
+      engine_->SetPending(live_.at(decision.id).input);
+      settled.preempted.push_back(
+          {decision.id, decision.by, std::string(engine::ToString(decision.reason))});
     }
-  }
+    out.push_back(std::move(settled));
+  } while (engine_->NeedsPass());
+  return out;
 }
 
 std::vector<std::string> Simulator::Notes() const {

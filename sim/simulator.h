@@ -42,7 +42,7 @@ struct Preemption {
   std::string reason;
 };
 
-// What one moment brought.
+// What one pass brought. Who is preempted is pending again after it; nobody is in both lists.
 struct Settled {
   std::vector<engine::AdmitDecision> admitted;
   std::vector<Preemption> preempted;
@@ -70,8 +70,8 @@ class Simulator {
   void Submit(const Submission& submission, Duration now);
   // It has ended, or was deleted: quota and places are free.
   void End(const std::string& id);
-  // Decides until nothing changes.
-  Settled Settle(Duration now);
+  // Decides until nothing changes: the passes in their order.
+  std::vector<Settled> Settle(Duration now);
 
   [[nodiscard]] const engine::Engine& engine() const { return *engine_; }
   [[nodiscard]] bool WithNodes() const { return cluster_.Nodes() > 0; }

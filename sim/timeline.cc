@@ -174,25 +174,45 @@ class Run {
   }
 
   void Settle() {
-    Settled settled = simulator_.Settle(now_);
-    for (const engine::PendingDecision& pending : settled.pending) {
-      JobResult& job = report_.jobs[index_.at(pending.id)];
-      job.reason = engine::ToString(pending.reason);
-      job.message = pending.message;
-    }
-    for (const engine::AdmitDecision& decision : settled.admitted) {
-      const size_t index = index_.at(decision.id);
-      JobResult& job = report_.jobs[index];
-      job.started = now_;
-      job.cluster_queue = decision.cluster_queue;
-      job.waited += now_ - waits_since_[index];
-      waits_since_.erase(index);
-      Note(EventKind::kStarts, index, WhereOf(decision));
-      if (submissions_[index].runs) {
-        ends_.emplace(now_ + *submissions_[index].runs, index);
+    for (const Settled& settled : simulator_.Settle(now_)) {
+      for (const engine::PendingDecision& pending : settled.pending) {
+        JobResult& job = report_.jobs[index_.at(pending.id)];
+        job.reason = engine::ToString(pending.reason);
+        job.message = pending.message;
+      }
+      for (const engine::AdmitDecision& decision : settled.admitted) {
+        Start(decision);
+      }
+      for (const Preemption& preemption : settled.preempted) {
+        TakeOff(preemption);
       }
     }
     MeasureUsage();
+  }
+
+  void Start(const engine::AdmitDecision& decision) {
+    const size_t index = index_.at(decision.id);
+    JobResult& job = report_.jobs[index];
+    job.started = now_;
+    job.cluster_queue = decision.cluster_queue;
+    job.waited += now_ - waits_since_[index];
+    waits_since_.erase(index);
+    Note(EventKind::kStarts, index, WhereOf(decision));
+    if (submissions_[index].runs) {
+      ends_.emplace(now_ + *submissions_[index].runs, index);
+    }
+  }
+
+  // It starts from the beginning when its turn comes again.
+  void TakeOff(const Preemption& preemption) {
+    const size_t index = index_.at(preemption.victim);
+    JobResult& job = report_.jobs[index];
+    ++job.preempted;
+    if (submissions_[index].runs) {
+      ends_.erase({*job.started + *submissions_[index].runs, index});
+    }
+    waits_since_[index] = now_;
+    Note(EventKind::kPreempted, index, "for " + preemption.preemptor);
   }
 
   void MeasureUsage() {
@@ -295,6 +315,22 @@ class Steps {
     });
   }
 
+  static Json ToJson(const engine::AdmitDecision& decision) {
+    Json pod_sets = Json::Arr();
+    for (const engine::PodSetDecision& pod_set : decision.pod_sets) {
+      Json flavors = Json::Obj({});
+      for (const auto& [resource, flavor] : pod_set.flavors) {
+        flavors.Set(resource, flavor);
+      }
+      pod_sets.Push(Json::Obj({{"name", pod_set.name},
+                               {"count", static_cast<int64_t>(pod_set.count)},
+                               {"flavors", std::move(flavors)}}));
+    }
+    return Json::Obj({{"workload", decision.id},
+                      {"clusterQueue", decision.cluster_queue},
+                      {"podSets", std::move(pod_sets)}});
+  }
+
   Result<Json> PlayOne(const Json& step, const std::string& where) {
     TRY(ApplyAll(step["apply"], where + ".apply", /*jobs=*/true));
     for (const Json& object : step["delete"].AsArray()) {
@@ -308,23 +344,19 @@ class Steps {
       simulator_.End(id.AsString());
       waiting_.erase(id.AsString());
     }
-    const Settled settled = simulator_.Settle(now_);
     Json admitted = Json::Arr();
-    for (const engine::AdmitDecision& decision : settled.admitted) {
-      waiting_.erase(decision.id);
-      Json pod_sets = Json::Arr();
-      for (const engine::PodSetDecision& pod_set : decision.pod_sets) {
-        Json flavors = Json::Obj({});
-        for (const auto& [resource, flavor] : pod_set.flavors) {
-          flavors.Set(resource, flavor);
-        }
-        pod_sets.Push(Json::Obj({{"name", pod_set.name},
-                                 {"count", static_cast<int64_t>(pod_set.count)},
-                                 {"flavors", std::move(flavors)}}));
+    Json preempted = Json::Arr();
+    for (const Settled& settled : simulator_.Settle(now_)) {
+      for (const engine::AdmitDecision& decision : settled.admitted) {
+        waiting_.erase(decision.id);
+        admitted.Push(ToJson(decision));
       }
-      admitted.Push(Json::Obj({{"workload", decision.id},
-                               {"clusterQueue", decision.cluster_queue},
-                               {"podSets", std::move(pod_sets)}}));
+      for (const Preemption& preemption : settled.preempted) {
+        waiting_.insert(preemption.victim);
+        preempted.Push(Json::Obj({{"victim", preemption.victim},
+                                  {"preemptor", preemption.preemptor},
+                                  {"reason", preemption.reason}}));
+      }
     }
     Json pending = Json::Arr();
     for (const std::string& id : waiting_) {
@@ -333,7 +365,9 @@ class Steps {
                               {"reason", why ? engine::ToString(why->reason) : ""},
                               {"message", why ? why->message : ""}}));
     }
-    return Json::Obj({{"admitted", std::move(admitted)}, {"pending", std::move(pending)}});
+    return Json::Obj({{"admitted", std::move(admitted)},
+                      {"preempted", std::move(preempted)},
+                      {"pending", std::move(pending)}});
   }
 
   Simulator simulator_;
