@@ -56,7 +56,7 @@ has() {
 works "CRDs are what the generator writes" python3 crds/gen/gen.py --check
 works "lint" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti
 
-everything=(--set 'crds.v1beta1=true,webhook.enabled=true,webhook.jobs=true,flowControl.enabled=true,replicaCount=2'
+everything=(--set 'crds.v1beta1=true,visibility.enabled=true,metrics.secure=true,policies.use.localQueues=true,policies.use.priorityClasses=true,webhook.enabled=true,webhook.jobs=true,flowControl.enabled=true,replicaCount=2'
   --set 'ledger.persistence.enabled=true,ledger.persistence.accessMode=ReadWriteMany'
   --set 'nativeGang.enabled=true,manageJobsWithoutQueueName=true')
 works "lint with everything on" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti "${everything[@]}"
@@ -121,6 +121,13 @@ has "two versions where asked for" 11 'name: v1beta1$' --set crds.v1beta1=true
 has "the operator is asked to convert five kinds" 5 'path: "?/convert' --set crds.v1beta1=true
 has "the operator converts where the release is" 5 '^          namespace: tutti-system$' --set crds.v1beta1=true
 has "an operator elsewhere is asked to convert at its address" 5 'url: https://127.0.0.1:7/convert$' --set crds.v1beta1=true,webhook.url=https://127.0.0.1:7/
+has "no visibility API by default" 0 '^kind: APIService$'
+has "the visibility API in both versions where asked for" 2 '^kind: APIService$' --set visibility.enabled=true
+has "plain metrics by default" 1 'targetPort: health$'
+has "secure metrics where asked for" 1 'targetPort: metrics$' --set metrics.secure=true
+has "anybody may use queues by default" 0 "check.'use'"
+has "queues by right where asked for" 3 "check.'use'" --set policies.use.localQueues=true
+has "queues and classes by right where asked for" 9 "check.'use'" --set policies.use.localQueues=true,policies.use.priorityClasses=true
 NATIVE_GANG=auto
 export NATIVE_GANG
 has "gang policies where 1.36 serves the API" 2 '^  name: tutti-pod-joins-group$' --api-versions scheduling.k8s.io/v1alpha2/PodGroup
@@ -152,7 +159,7 @@ allowed = {  # resource: verbs that change something, cluster-wide
 }
 role = re.search(r"^kind: ClusterRole\nmetadata:\n  name: tutti-controller-manager\n(.*?)^---$",
                  open(sys.argv[1]).read(), re.M | re.S)[1]
-rules = re.findall(r"- apiGroups: \[(.*)\]\n  resources: \[(.*)\]\n  verbs: \[(.*)\]\n", role)
+rules = re.findall(r"- apiGroups: \[(.*)\]\n  resources: \[(.*)\]\n(?:  resourceNames: \[.*\]\n)?  verbs: \[(.*)\]\n", role)
 if len(rules) < 15 or len(rules) != role.count("- apiGroups:"):
     sys.exit(f"{len(rules)} rules are readable")
 for groups, resources, verbs in rules:

@@ -162,7 +162,8 @@ Result<KeyPair> Make(const CertificateSpec& spec, X509* issuer, EVP_PKEY* issuer
     ok = AddExtension(raw, &context, NID_authority_key_identifier, "keyid");
   }
   if (ok && !ca) {
-    ok = AddExtension(raw, &context, NID_ext_key_usage, "serverAuth");
+    ok = AddExtension(raw, &context, NID_ext_key_usage,
+                      spec.use == LeafUse::kServer ? "serverAuth" : "clientAuth");
   }
   if (ok && !names.empty()) {
     ok = AddExtension(raw, &context, NID_subject_alt_name, names);

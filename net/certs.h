@@ -18,12 +18,15 @@ struct KeyPair {
   std::string key_pem;  // PKCS #8
 };
 
+enum class LeafUse { kServer, kClient };
+
 struct CertificateSpec {
   std::string common_name;
   std::vector<std::string> dns_names;
   std::vector<std::string> ip_addresses;
   Time not_before = kNoTime;
   Time not_after = kNoTime;
+  LeafUse use = LeafUse::kServer;  // of a leaf
 };
 
 Result<KeyPair> MakeCa(const CertificateSpec& spec);

@@ -4,6 +4,7 @@
 #include <array>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -19,6 +20,8 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+
+#include "net/certs.h"
 
 namespace tutti::net {
 namespace {
@@ -44,6 +47,15 @@ Result<ContextPointer> MakeContext(const TlsMaterial& material, TlsMinimum minim
     context->use_private_key(asio::buffer(material.key_pem), asio::ssl::context::pem);
     if (SSL_CTX_check_private_key(context->native_handle()) != 1) {
       return Fail(ErrorCode::kInvalid, "the key does not belong to the certificate");
+    }
+    if (!material.client_ca_pem.empty()) {
+      context->set_verify_mode(asio::ssl::verify_peer);
+      for (const std::string& ca : SplitBundle(material.client_ca_pem)) {
+        context->add_certificate_authority(asio::buffer(ca));
+      }
+      // Without it a client that resumes a session with its certificate would be refused.
+      constexpr unsigned char kSessions[] = "tutti";
+      SSL_CTX_set_session_id_context(context->native_handle(), kSessions, sizeof kSessions);
     }
     return context;
   } catch (const std::exception& error) {
@@ -131,6 +143,7 @@ struct PlainTransport {
   void Handshake(Done done) {
     done(Code());
   }
+  std::string ClientName() { return ""; }
   template <typename Done>
   void Goodbye(Done done) {
     done(Code());
@@ -146,6 +159,18 @@ struct TlsTransport {
   template <typename Done>
   void Handshake(Done done) {
     stream.async_handshake(asio::ssl::stream_base::server, std::move(done));
+  }
+  std::string ClientName() {
+    SSL* ssl = stream.native_handle();
+    const std::unique_ptr<X509, decltype(&X509_free)> certificate(SSL_get1_peer_certificate(ssl),
+                                                                  &X509_free);
+    if (!certificate || SSL_get_verify_result(ssl) != X509_V_OK) {
+      return "";
+    }
+    char name[256] = "";
+    X509_NAME_get_text_by_NID(X509_get_subject_name(certificate.get()), NID_commonName, name,
+                              sizeof name);
+    return name;
   }
   template <typename Done>
   void Goodbye(Done done) {
@@ -233,6 +258,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
         self->CloseSocket();
         return;
       }
+      self->client_name_ = self->transport_.ClientName();
       self->WaitForRequest();
     });
   }
@@ -351,6 +377,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
     }
     request.body = std::move(message.body());
     request.peer = peer_;
+    request.client_name = client_name_;
     const bool head = message.method() == http::verb::head;
     const bool keep_alive = message.keep_alive() && message.version() == 11;
 
@@ -518,6 +545,7 @@ class Session final : public Connection, public std::enable_shared_from_this<Ses
   const std::shared_ptr<Core> core_;
   Transport transport_;
   std::string peer_;
+  std::string client_name_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   bool idle_ = false;

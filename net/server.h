@@ -30,6 +30,9 @@ struct Request {
   std::map<std::string, std::string> headers;  // names in lower case; the last value wins
   std::string body;
   std::string peer;  // address of the client
+  // Common name of the client's certificate; "" when none was given. Only of certificates that
+  // TlsMaterial::client_ca_pem vouches for: with another one there is no connection.
+  std::string client_name;
 
   [[nodiscard]] std::string_view Header(std::string_view lower_case_name) const;
   // The first value of a query parameter, percent-decoded; "" when absent.
@@ -80,6 +83,8 @@ class Router {
 struct TlsMaterial {
   std::string certificate_pem;  // the leaf first, then the chain
   std::string key_pem;
+  // CAs of the clients' certificates; "" = clients are not asked for one.
+  std::string client_ca_pem = {};
 };
 
 enum class TlsMinimum { k12, k13 };

@@ -10,6 +10,8 @@
 namespace tutti {
 namespace {
 
+constexpr std::string_view kKueuePrefix = "kueue_";
+
 storage::LedgerEvent EventOf(reconciler::HistoryKind kind) {
   switch (kind) {
     case reconciler::HistoryKind::kCreated:
@@ -44,6 +46,36 @@ const MetricInfo* FindMetric(std::string_view name) {
   }();
   const auto it = kByName->find(name);
   return it != kByName->end() ? it->second : nullptr;
+}
+
+std::string_view LabelOf(const reconciler::MetricSample& sample, std::string_view name) {
+  for (const auto& [label, value] : sample.labels) {
+    if (label == name) {
+      return value;
+    }
+  }
+  return "";
+}
+
+void RecordAs(const MetricInfo& info, const reconciler::MetricSample& sample, Metrics& metrics) {
+  using Op = reconciler::MetricSample::Op;
+  std::vector<std::string_view> values;
+  for (const std::string_view label : info.labels) {
+    values.push_back(LabelOf(sample, label));
+  }
+  switch (sample.op) {
+    case Op::kAdd:
+      metrics.Add(info.id, values, sample.value);
+      break;
+    case Op::kSet:
+      metrics.Set(info.id, values, sample.value);
+      break;
+    case Op::kObserve:
+      metrics.Observe(info.id, values, sample.value);
+      break;
+    case Op::kRemove:
+      break;
+  }
 }
 
 }  // namespace
@@ -96,9 +128,9 @@ storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row) {
   return out;
 }
 
-bool Record(const reconciler::MetricSample& sample, Metrics& metrics) {
-  using Op = reconciler::MetricSample::Op;
-  if (sample.op == Op::kRemove) {
+bool Record(const reconciler::MetricSample& sample, Metrics& metrics,
+            const std::function<bool(const api::ObjectKey& local_queue)>& wanted) {
+  if (sample.op == reconciler::MetricSample::Op::kRemove) {
     for (const auto& [label, value] : sample.labels) {
       if (label == "cluster_queue") {
         metrics.RemoveClusterQueue(value);
@@ -110,26 +142,16 @@ bool Record(const reconciler::MetricSample& sample, Metrics& metrics) {
   if (info == nullptr) {
     return false;
   }
-  std::vector<std::string_view> values(info->labels.size());
-  for (size_t i = 0; i < info->labels.size(); ++i) {
-    for (const auto& [label, value] : sample.labels) {
-      if (label == info->labels[i]) {
-        values[i] = value;
-      }
-    }
+  RecordAs(*info, sample, metrics);
+  const std::string_view local_queue = LabelOf(sample, "name");
+  if (local_queue.empty() || sample.name.rfind(kKueuePrefix, 0) != 0) {
+    return true;
   }
-  switch (sample.op) {
-    case Op::kAdd:
-      metrics.Add(info->id, values, sample.value);
-      return true;
-    case Op::kSet:
-      metrics.Set(info->id, values, sample.value);
-      return true;
-    case Op::kObserve:
-      metrics.Observe(info->id, values, sample.value);
-      return true;
-    case Op::kRemove:
-      break;
+  const MetricInfo* local =
+      FindMetric("kueue_local_queue_" + sample.name.substr(kKueuePrefix.size()));
+  const api::ObjectKey key{std::string(LabelOf(sample, "namespace")), std::string(local_queue)};
+  if (local != nullptr && wanted(key)) {
+    RecordAs(*local, sample, metrics);
   }
   return true;
 }

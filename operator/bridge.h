@@ -20,8 +20,11 @@ namespace tutti {
 
 [[nodiscard]] storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row);
 
-// Samples name metrics and labels by text; unknown names are reported as bugs by the caller.
-[[nodiscard]] bool Record(const reconciler::MetricSample& sample, Metrics& metrics);
+// Samples name metrics and labels by text; unknown names are reported as bugs by the caller. What
+// is counted of a ClusterQueue and names the LocalQueue too is counted for both, the latter if
+// `wanted`.
+[[nodiscard]] bool Record(const reconciler::MetricSample& sample, Metrics& metrics,
+                          const std::function<bool(const api::ObjectKey& local_queue)>& wanted);
 
 // As in the metrics of writes; both kinds of patch are one.
 [[nodiscard]] std::string_view VerbName(api::Verb verb);

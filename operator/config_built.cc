@@ -44,12 +44,6 @@ void CheckBuilt(Section* root, Config* config) {
   refuse(multi.cluster_profile, "multiKueue.clusterProfile", "MultiKueue");
   refuse(multi.step_size.has_value(), "multiKueue.incrementalDispatcherConfig", "MultiKueue");
 
-  const Config defaults;
-  refuse(config->visibility.host != defaults.visibility.host, "visibilityServer.bindAddress",
-         "the visibility server");
-  refuse(config->visibility.port != defaults.visibility.port, "visibilityServer.bindPort",
-         "the visibility server");
-
   const auto note = [config](bool asked, const char* text) {
     if (asked) {
       config->notes.emplace_back(text);

@@ -198,8 +198,6 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
        "fairSharing: fair sharing: not supported by this version"},
       {"admissionFairSharing: {usageHalfLifeTime: 1m}\n", "admission fair sharing: not supported"},
       {"multiKueue: {origin: me}\n", "multiKueue.origin: MultiKueue: not supported"},
-      {"visibilityServer: {bindPort: 1}\n",
-       "visibilityServer.bindPort: the visibility server: not supported"},
       {"resources: {quotaCheckStrategy: IgnoreUndeclared}\n",
        "ignoring undeclared resources: not supported"},
       {"featureGates: {Nope: true}\n", "line 3: featureGates.Nope: unknown feature gate"},

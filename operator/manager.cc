@@ -10,10 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "api/batch.h"
-#include "api/core.h"
-#include "api/kueue.h"
-#include "api/storage.h"
 #include "base/log.h"
 #include "base/names.h"
 #include "kube/client.h"
@@ -23,18 +19,20 @@
 #include "kube/lease.h"
 #include "kube/loop.h"
 #include "kube/transport.h"
-#include "kube/watcher.h"
 #include "operator/bridge.h"
+#include "operator/core_watches.h"
+#include "operator/create_and_wait.h"
 #include "operator/gang_probe.h"
 #include "operator/guard.h"
 #include "operator/health.h"
 #include "operator/metrics.h"
+#include "operator/metrics_server.h"
+#include "operator/pending_lookup.h"
 #include "operator/queue_metrics.h"
 #include "operator/rights.h"
 #include "operator/version.h"
 #include "operator/webhook_controller.h"
 #include "reconciler/core.h"
-#include "reconciler/gang.h"
 #include "storage/ledger.h"
 
 namespace tutti {
@@ -49,6 +47,7 @@ constexpr Duration kQueueMetricsDelay = std::chrono::milliseconds(500);
 constexpr Duration kDrainLimit = seconds(10);
 constexpr Duration kProbeAgain = seconds(60);
 constexpr Duration kOfferInterval = seconds(30);
+constexpr std::string_view kMetricsCertificates = "/etc/kueue/metrics/certs";
 constexpr std::string_view kJoinPolicy = "tutti-pod-joins-group";
 
 }  // namespace
@@ -101,9 +100,15 @@ class Manager::Impl {
     metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
     metrics_.Set(Metric::kBuildInfo,
                  {kVersionText, kGitCommit, kBuildDate, "", CompilerText(), PlatformText()}, 1);
-    webhooks_.emplace(options_.config,
-                      WebhookController::Dependencies{&loop_, &*client_, &*executor_, &metrics_,
-                                                      [this] { return acting_ && !stopping_; }});
+    webhooks_.emplace(options_.config, WebhookController::Dependencies{
+                                           .loop = &loop_,
+                                           .client = &*client_,
+                                           .executor = &*executor_,
+                                           .metrics = &metrics_,
+                                           .may_write = [this] { return acting_ && !stopping_; },
+                                           .pending = LookUpOnLoop(loop_, [this] {
+                                             return ready_ && acting_ ? &*core_ : nullptr;
+                                           })});
     if (options_.config.health.bind.has_value()) {
       TRY_ASSIGN(
           health_,
@@ -117,13 +122,7 @@ class Manager::Impl {
                      return ready_detail_;
                    }}));
     }
-    if (options_.config.metrics_plain && options_.config.metrics.bind.has_value()) {
-      TRY_ASSIGN(metrics_server_, StartMetricsServer(*options_.config.metrics.bind, &metrics_));
-    } else if (options_.config.metrics.bind.has_value()) {
-      log::Warn("metrics.bindAddress is not served",
-                {{"why", "HTTPS with token authentication is not in this version"},
-                 {"instead", "/metrics on health.healthProbeBindAddress, or metricsPlain: true"}});
-    }
+    TRY(ServeMetrics());
     log::Info("starting", {{"mode", ModeName(options_.config.mode)},
                            {"namespace", options_.config.ns},
                            {"server", access.server},
@@ -135,8 +134,9 @@ class Manager::Impl {
     loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
     loop_.Run();
     health_.reset();
+    plain_metrics_.reset();
     metrics_server_.reset();
-    watches_.clear();
+    watches_.reset();
     webhooks_.reset();
     probe_.reset();
     transport_->Close();
@@ -149,6 +149,50 @@ class Manager::Impl {
   }
 
  private:
+  // --- metrics ---
+
+  Status ServeMetrics() {
+    const auto& bind = options_.config.metrics.bind;
+    if (!bind.has_value()) {
+      return {};
+    }
+    if (options_.config.metrics_plain) {
+      TRY_ASSIGN(plain_metrics_, StartMetricsServer(*bind, &metrics_));
+      return {};
+    }
+    auto certificate = MetricsCertificate(MetricsCertificateDirectory(), loop_.Now());
+    if (!certificate) {
+      return Fail(
+          certificate.error().With("metrics.bindAddress is served with the certificate that is "
+                                   "mounted there; without one set "
+                                   "it to \"0\""));
+    }
+    TRY_ASSIGN(metrics_server_,
+               MetricsServer::Start(*bind, options_.config.tls_min_version, *certificate, &metrics_,
+                                    [this](const api::Resource& resource, Json body) {
+                                      return CreateAndWait(*client_, resource, std::move(body));
+                                    }));
+    return {};
+  }
+
+  // "" = made here.
+  [[nodiscard]] std::string MetricsCertificateDirectory() const {
+    return options_.config.internal_certs.enabled ? "" : std::string(kMetricsCertificates);
+  }
+
+  void RenewMetricsCertificate() {
+    const std::string directory = MetricsCertificateDirectory();
+    if (metrics_server_ == nullptr || directory.empty()) {
+      return;
+    }
+    const auto certificate = MetricsCertificate(directory, loop_.Now());
+    const Status status =
+        certificate ? metrics_server_->SetCertificate(*certificate) : Fail(certificate.error());
+    if (!status) {
+      log::Warn("the metrics keep their certificate", {{"error", status.error().message}});
+    }
+  }
+
   // --- start: what can the server do? ---
 
   void Discover() {
@@ -241,7 +285,7 @@ class Manager::Impl {
           {reconciler::GangFinding::State::kOff, "Native gangs are not used: " + gang.reason});
     }
     webhooks_->SetPodGroups(gang.api != reconciler::GangApi::kNone);
-    StartWatches(options.gang_api, options.devices, options.volumes);
+    StartWatches(options);
     loop_.PostAt(loop_.Now() + kOfferInterval, [this] { CheckOffer(); });
     if (options_.config.leader_election.enabled) {
       StartElection();
@@ -251,94 +295,25 @@ class Manager::Impl {
     }
   }
 
-  template <typename T, typename Handler>
-  void Watch(api::Resource resource, Result<T> (*decode)(const Json&), Handler handler) {
-    ++watches_expected_;
-    kube::WatchOptions watch_options;
-    watch_options.limits.seed = ++watch_seed_;
-    const std::string kind = resource.plural;
-    watches_.push_back(kube::WatchTyped<T>(
-        *client_, loop_, std::move(resource), watch_options, decode,
-        [this, handler, kind](const kube::WatchEvent<T>& event) {
-          metrics_.Add(Metric::kWatchEvents, {kind, EventName(event.type)});
-          if (event.type == kube::WatchEventType::kSynced) {
-            OnWatchSynced(kind);
-          } else if (event.type != kube::WatchEventType::kRelisted) {
-            (*core_.*handler)(event.object, event.type == kube::WatchEventType::kDeleted);
-            ScheduleStep();
-          }
-        }));
-  }
-
-  template <typename T, typename Handler>
-  void Watch(api::Kind kind, Result<T> (*decode)(const Json&), Handler handler) {
-    Watch(api::ResourceOf(kind), decode, handler);
-  }
-
-  void StartWatches(reconciler::GangApi gang_api, bool devices, bool volumes) {
-    using api::Kind;
-    using reconciler::Core;
-    Watch(Kind::kNamespace, &api::NamespaceFromJson, &Core::OnNamespace);
-    Watch(Kind::kResourceFlavor, &api::ResourceFlavorFromJson, &Core::OnFlavor);
-    Watch(Kind::kCohort, &api::CohortFromJson, &Core::OnCohort);
-    Watch(Kind::kClusterQueue, &api::ClusterQueueFromJson, &Core::OnClusterQueue);
-    Watch(Kind::kLocalQueue, &api::LocalQueueFromJson, &Core::OnLocalQueue);
-    Watch(Kind::kAdmissionCheck, &api::AdmissionCheckFromJson, &Core::OnAdmissionCheck);
-    Watch(Kind::kWorkloadPriorityClass, &api::WorkloadPriorityClassFromJson,
-          &Core::OnWorkloadPriorityClass);
-    Watch(Kind::kPriorityClass, &api::PriorityClassFromJson, &Core::OnPriorityClass);
-    Watch(Kind::kRuntimeClass, &api::RuntimeClassFromJson, &Core::OnRuntimeClass);
-    Watch(Kind::kLimitRange, &api::LimitRangeFromJson, &Core::OnLimitRange);
-    Watch(Kind::kNode, &api::NodeFromJson, &Core::OnNode);
-    if (devices) {
-      Watch(Kind::kDeviceClass, &api::DeviceClassFromJson, &Core::OnDeviceClass);
-      Watch(Kind::kResourceSlice, &api::ResourceSliceFromJson, &Core::OnResourceSlice);
-      Watch(Kind::kResourceClaimTemplate, &api::ResourceClaimTemplateFromJson,
-            &Core::OnResourceClaimTemplate);
-      Watch(Kind::kResourceClaim, &api::ResourceClaimFromJson, &Core::OnResourceClaim);
-    }
-    if (volumes) {
-      Watch(Kind::kStorageClass, &api::StorageClassFromJson, &Core::OnStorageClass);
-      Watch(Kind::kCsiDriver, &api::CsiDriverFromJson, &Core::OnCsiDriver);
-      Watch(Kind::kCsiNode, &api::CsiNodeFromJson, &Core::OnCsiNode);
-      Watch(Kind::kCsiStorageCapacity, &api::CsiStorageCapacityFromJson,
-            &Core::OnCsiStorageCapacity);
-      Watch(Kind::kPersistentVolume, &api::PersistentVolumeFromJson, &Core::OnPersistentVolume);
-      Watch(Kind::kPersistentVolumeClaim, &api::PersistentVolumeClaimFromJson,
-            &Core::OnPersistentVolumeClaim);
-      Watch(Kind::kVolumeAttachment, &api::VolumeAttachmentFromJson, &Core::OnVolumeAttachment);
-    }
-    Watch(Kind::kWorkload, &api::WorkloadFromJson, &Core::OnWorkload);
-    Watch(Kind::kJob, &api::JobFromJson, &Core::OnJob);
-    Watch(Kind::kPod, &api::PodFromJson, &Core::OnPod);
-    if (gang_api != reconciler::GangApi::kNone) {
-      Watch(reconciler::PodGroupResource(gang_api), &api::PodGroupFromJson, &Core::OnPodGroup);
-    }
-    watches_started_ = true;
-    MaybeReady();
+  void StartWatches(const reconciler::Options& options) {
+    watches_.emplace(
+        *client_, loop_, metrics_, *core_,
+        CoreWatches::Kinds{options.gang_api, options.devices, options.volumes},
+        [this] { ScheduleStep(); }, [this] { OnSynced(); });
     loop_.PostAt(loop_.Now() + options_.config.cache_sync_timeout, [this] {
       if (!ready_ && !stopping_) {
         Exit(Error{ErrorCode::kTimeout,
                    "caches were not synced within controller.cacheSyncTimeout (" +
                        FormatDuration(options_.config.cache_sync_timeout) +
-                       "): " + std::to_string(watches_synced_) + " of " +
-                       std::to_string(watches_expected_) + " kinds are",
+                       "): " + std::to_string(watches_->Synced()) + " of " +
+                       std::to_string(watches_->Expected()) + " kinds are",
                    0,
                    {}});
       }
     });
   }
 
-  void OnWatchSynced(const std::string& kind) {
-    ++watches_synced_;
-    log::Debug("cache synced", {{"kind", kind}});
-    MaybeReady();
-  }
-
-  void MaybeReady() {
-    if (ready_ || !watches_started_ || watches_synced_ < watches_expected_) {
-      return;
-    }
+  void OnSynced() {
     log::Info("caches synced", {});
     ready_ = true;
     core_->OnSynced();
@@ -633,7 +608,9 @@ class Manager::Impl {
       ledger_->Append(ToLedgerRow(row));
     }
     for (const reconciler::MetricSample& sample : output.metrics) {
-      if (!Record(sample, metrics_)) {
+      if (!Record(sample, metrics_, [this](const api::ObjectKey& queue) {
+            return queue_metrics_.Wants(core_->world(), queue);
+          })) {
         log::Error("bug", {{"what", "no such metric: " + sample.name}});
       }
     }
@@ -689,6 +666,7 @@ class Manager::Impl {
     }
     loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
     events_->Flush(loop_.Now());
+    RenewMetricsCertificate();
     ledger_seen_ = RecordLedger(ledger_->stats(), ledger_seen_, metrics_);
     if (core_.has_value()) {
       const reconciler::World& world = core_->world();
@@ -759,17 +737,14 @@ class Manager::Impl {
   std::unique_ptr<storage::Ledger> ledger_;
   storage::LedgerStats ledger_seen_;
   std::unique_ptr<HealthServer> health_;
-  std::unique_ptr<net::Server> metrics_server_;
-  std::vector<std::unique_ptr<kube::Watch>> watches_;
+  std::unique_ptr<net::Server> plain_metrics_;
+  std::unique_ptr<MetricsServer> metrics_server_;
   std::optional<reconciler::Core> core_;
+  std::optional<CoreWatches> watches_;
   std::optional<WebhookController> webhooks_;
-  QueueMetrics queue_metrics_{options_.config.metrics};
+  QueueMetrics queue_metrics_{options_.config};
   ServerFacts facts_;
   GuardInput guard_;
-  uint64_t watch_seed_ = 0;
-  int watches_expected_ = 0;
-  int watches_synced_ = 0;
-  bool watches_started_ = false;
   reconciler::GangApi gang_api_ = reconciler::GangApi::kNone;
   std::optional<GangProbe> probe_;
   int other_offers_ = 0;  // in a row

@@ -28,14 +28,26 @@ enum class Metric {
   kAdmittedWorkloads,
   kAdmissionWaitTime,
   kEvictedWorkloads,  // cluster_queue, reason, underlying_cause, priority_class
-  kLocalQueueEvictedWorkloads,
   kEvictedWorkloadsOnce,
+  kFinishedWorkloads,                 // cluster_queue
+  kWorkloadCreationLatency,           // job_kind
+  kLocalQueueFinishedWorkloadsTotal,  // name, namespace, priority_class
+  kLocalQueueQuotaReservedWorkloads,
+  kLocalQueueQuotaReservedWaitTime,
+  kLocalQueueAdmittedWorkloads,
+  kLocalQueueAdmissionWaitTime,
+  kLocalQueueEvictedWorkloads,   // name, namespace, reason, underlying_cause, priority_class
+  kLocalQueueFinishedWorkloads,  // name, namespace
+  kCohortInfo,                   // cohort, parent_cohort, root_cohort
   kPreemptedWorkloads,
   kPodsReadyToEvictedTime,
   kWorkloadEvictionLatency,
   kReadyWaitTime,
   kAdmittedUntilReadyWaitTime,
   kAdmissionChecksWaitTime,
+  kLocalQueueReadyWaitTime,
+  kLocalQueueAdmittedUntilReadyWaitTime,
+  kLocalQueueAdmissionChecksWaitTime,
   kReservingActiveWorkloads,
   kLocalQueueReservingActiveWorkloads,
   kAdmittedActiveWorkloads,
@@ -70,7 +82,8 @@ enum class Metric {
   kLedgerErrors,  // kind
   kLedgerQueued,
   kLogBugs,
-  kWebhookRequests,  // path, allowed
+  kWebhookRequests,     // path, allowed
+  kVisibilityRequests,  // code
   // process_* are read when the page is made
   kProcessCpu,
   kProcessResident,
@@ -95,7 +108,13 @@ struct MetricInfo {
 
 [[nodiscard]] const std::vector<MetricInfo>& MetricTable();
 [[nodiscard]] const MetricInfo& InfoOf(Metric metric);
-// docs/metrics.md, made from the table.
+// Metrics of Kueue v0.19.2 that are not in the table.
+struct MissingMetric {
+  std::string_view name;
+  std::string_view why;
+};
+[[nodiscard]] const std::vector<MissingMetric>& MissingMetrics();  // sorted by name
+// docs/metrics.md, made from the tables.
 [[nodiscard]] std::string MetricsMarkdown();
 
 class Metrics {

@@ -33,6 +33,8 @@ std::vector<MetricInfo> Build() {
   const Names lq{"name", "namespace"};
   const Names cq_priority{"cluster_queue", "priority_class"};
   const Names quota{"cohort", "cluster_queue", "flavor", "resource"};
+  const Names cq_eviction{"cluster_queue", "reason", "underlying_cause", "priority_class"};
+  const Names lq_priority{"name", "namespace", "priority_class"};
   const Names lq_resource{"name", "namespace", "flavor", "resource"};
   std::vector<MetricInfo> table;
   const auto kueue = [&table](Metric id, std::string_view name, MetricType type,
@@ -66,14 +68,35 @@ std::vector<MetricInfo> Build() {
         "Workloads admitted.");
   kueue(Metric::kAdmissionWaitTime, "kueue_admission_wait_time_seconds", kHistogram, cq_priority,
         "From creation or the last requeue to admission.", Waits(16));
-  kueue(Metric::kEvictedWorkloads, "kueue_evicted_workloads_total", kCounter,
-        {"cluster_queue", "reason", "underlying_cause", "priority_class"}, "Evictions.");
+  kueue(Metric::kEvictedWorkloads, "kueue_evicted_workloads_total", kCounter, cq_eviction,
+        "Evictions.");
+  kueue(Metric::kEvictedWorkloadsOnce, "kueue_evicted_workloads_once_total", kCounter, cq_eviction,
+        "Workloads evicted for the first time for this reason.");
+  kueue(Metric::kFinishedWorkloads, "kueue_finished_workloads", kGauge, cq,
+        "Workloads that have finished and still exist.");
+  kueue(Metric::kWorkloadCreationLatency, "kueue_workload_creation_latency_seconds", kHistogram,
+        {"job_kind"}, "From the creation of a job to that of its Workload.",
+        {0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24});
+  kueue(Metric::kLocalQueueFinishedWorkloadsTotal, "kueue_local_queue_finished_workloads_total",
+        kCounter, lq_priority, "As kueue_finished_workloads_total, per LocalQueue.");
+  kueue(Metric::kLocalQueueQuotaReservedWorkloads,
+        "kueue_local_queue_quota_reserved_workloads_total", kCounter, lq_priority,
+        "As kueue_quota_reserved_workloads_total, per LocalQueue.");
+  kueue(Metric::kLocalQueueQuotaReservedWaitTime,
+        "kueue_local_queue_quota_reserved_wait_time_seconds", kHistogram, lq_priority,
+        "As kueue_quota_reserved_wait_time_seconds, per LocalQueue.", Waits(14));
+  kueue(Metric::kLocalQueueAdmittedWorkloads, "kueue_local_queue_admitted_workloads_total",
+        kCounter, lq_priority, "As kueue_admitted_workloads_total, per LocalQueue.");
+  kueue(Metric::kLocalQueueAdmissionWaitTime, "kueue_local_queue_admission_wait_time_seconds",
+        kHistogram, lq_priority, "As kueue_admission_wait_time_seconds, per LocalQueue.",
+        Waits(14));
   kueue(Metric::kLocalQueueEvictedWorkloads, "kueue_local_queue_evicted_workloads_total", kCounter,
         {"name", "namespace", "reason", "underlying_cause", "priority_class"},
         "As kueue_evicted_workloads_total, per LocalQueue.");
-  kueue(Metric::kEvictedWorkloadsOnce, "kueue_evicted_workloads_once_total", kCounter,
-        {"cluster_queue", "reason", "underlying_cause", "priority_class"},
-        "Workloads evicted for the first time for this reason and cause.");
+  kueue(Metric::kLocalQueueFinishedWorkloads, "kueue_local_queue_finished_workloads", kGauge, lq,
+        "As kueue_finished_workloads, per LocalQueue.");
+  kueue(Metric::kCohortInfo, "kueue_cohort_info", kGauge,
+        {"cohort", "parent_cohort", "root_cohort"}, "Always 1.");
   kueue(Metric::kPreemptedWorkloads, "kueue_preempted_workloads_total", kCounter,
         {"preempting_cluster_queue", "reason"}, "Workloads that gave way to another.");
   kueue(Metric::kPodsReadyToEvictedTime, "kueue_pods_ready_to_evicted_time_seconds", kHistogram,
@@ -90,6 +113,14 @@ std::vector<MetricInfo> Build() {
   kueue(Metric::kAdmissionChecksWaitTime, "kueue_admission_checks_wait_time_seconds", kHistogram,
         cq_priority, "From the reservation to admission, of workloads with admission checks.",
         Waits(14));
+  kueue(Metric::kLocalQueueReadyWaitTime, "kueue_local_queue_ready_wait_time_seconds", kHistogram,
+        lq_priority, "As kueue_ready_wait_time_seconds, per LocalQueue.", Waits(14));
+  kueue(Metric::kLocalQueueAdmittedUntilReadyWaitTime,
+        "kueue_local_queue_admitted_until_ready_wait_time_seconds", kHistogram, lq_priority,
+        "As kueue_admitted_until_ready_wait_time_seconds, per LocalQueue.", Waits(14));
+  kueue(Metric::kLocalQueueAdmissionChecksWaitTime,
+        "kueue_local_queue_admission_checks_wait_time_seconds", kHistogram, lq_priority,
+        "As kueue_admission_checks_wait_time_seconds, per LocalQueue.", Waits(14));
   kueue(Metric::kReservingActiveWorkloads, "kueue_reserving_active_workloads", kGauge, cq,
         "Workloads that hold quota.");
   kueue(Metric::kLocalQueueReservingActiveWorkloads, "kueue_local_queue_reserving_active_workloads",
@@ -157,7 +188,9 @@ std::vector<MetricInfo> Build() {
   ours(Metric::kLogBugs, "tutti_bugs_total", kCounter, {},
        "Broken internal rules that were survived; please report them.");
   ours(Metric::kWebhookRequests, "tutti_webhook_requests_total", kCounter, {"path", "allowed"},
-       "Admission reviews answered.");
+       "Admission and conversion reviews answered.");
+  ours(Metric::kVisibilityRequests, "tutti_visibility_requests_total", kCounter, {"code"},
+       "Requests to the visibility API, by HTTP status.");
   ours(Metric::kProcessCpu, "process_cpu_seconds_total", kCounter, {},
        "User and system CPU time of the process.");
   ours(Metric::kProcessResident, "process_resident_memory_bytes", kGauge, {}, "Resident memory.");
@@ -190,7 +223,9 @@ const MetricInfo& InfoOf(Metric metric) {
 std::string MetricsMarkdown() {
   std::string text =
       "# Metrics\n\n"
-      "Served in the Prometheus text format on the health listener (`/metrics`, plain HTTP).\n"
+      "Served in the Prometheus text format on the health listener (`/metrics`, plain HTTP), and "
+      "on\n"
+      "`metrics.bindAddress` over HTTPS for bearers of the right to it (configuration.md).\n"
       "Names, labels and buckets of `kueue_*` are those of Kueue v0.19.2 for the\n"
       "features that exist here; each of them, `kueue_build_info` apart, also has the label\n"
       "`replica_role` (leader, follower, standalone). Series of a deleted queue vanish.\n"
@@ -205,7 +240,34 @@ std::string MetricsMarkdown() {
     text += info.type == kCounter ? "counter" : info.type == kGauge ? "gauge" : "histogram";
     text += " | " + labels + " | " + std::string(info.help) + " |\n";
   }
+  text +=
+      "\n## What of Kueue's metrics isn't here\n\n"
+      "Those of features that aren't, and these for other reasons:\n\n| Name | Why |\n|---|---|\n";
+  for (const MissingMetric& missing : MissingMetrics()) {
+    text += "| `" + std::string(missing.name) + "` | " + std::string(missing.why) + " |\n";
+  }
   return text;
+}
+
+const std::vector<MissingMetric>& MissingMetrics() {
+  constexpr std::string_view kMulti = "MultiKueue";
+  constexpr std::string_view kReasons = "gate UnadmittedWorkloadsObservability";
+  constexpr std::string_view kSums = "not summed up here; the ClusterQueues' metrics give it";
+  static const std::vector<MissingMetric> missing = {
+      {"kueue_admission_cycle_preemption_skips", "cycles are repeated in memory"},
+      {"kueue_cluster_queue_resource_pending", "requests of waiting workloads are not summed up"},
+      {"kueue_cohort_subtree_admitted_active_workloads", kSums},
+      {"kueue_cohort_subtree_admitted_workloads_total", kSums},
+      {"kueue_cohort_subtree_quota", kSums},
+      {"kueue_cohort_subtree_resource_reservations", kSums},
+      {"kueue_local_queue_unadmitted_workloads", kReasons},
+      {"kueue_pod_scheduling_gate_removal_seconds", "plain pods"},
+      {"kueue_replaced_workload_slices_total", "elastic jobs"},
+      {"kueue_unadmitted_workloads", kReasons},
+      {"multikueue_workloads_admitted_total", kMulti},
+      {"multikueue_workloads_dispatched_total", kMulti},
+  };
+  return missing;
 }
 
 }  // namespace tutti

@@ -27,6 +27,83 @@ TEST(MetricsTest, TableHasEachMetricOnceInTheOrderOfTheEnum) {
   }
 }
 
+// Every metric of Kueue v0.19.2 is here or is named as missing.
+TEST(MetricsTest, KueuesMetricsAreAllAccountedFor) {
+  std::set<std::string_view> ours;
+  for (const MetricInfo& info : MetricTable()) {
+    if (info.name.rfind("kueue_", 0) == 0) {
+      ours.insert(info.name);
+    }
+  }
+  for (const MissingMetric& missing : MissingMetrics()) {
+    EXPECT_TRUE(ours.insert(missing.name).second) << missing.name << " is here";
+    EXPECT_FALSE(missing.why.empty());
+  }
+  const std::set<std::string_view> kueues = {
+      "kueue_admission_attempt_duration_seconds",
+      "kueue_admission_attempts_total",
+      "kueue_admission_checks_wait_time_seconds",
+      "kueue_admission_cycle_preemption_skips",
+      "kueue_admission_wait_time_seconds",
+      "kueue_admitted_active_workloads",
+      "kueue_admitted_until_ready_wait_time_seconds",
+      "kueue_admitted_workloads_total",
+      "kueue_build_info",
+      "kueue_cluster_queue_borrowing_limit",
+      "kueue_cluster_queue_info",
+      "kueue_cluster_queue_lending_limit",
+      "kueue_cluster_queue_nominal_quota",
+      "kueue_cluster_queue_resource_pending",
+      "kueue_cluster_queue_resource_reservation",
+      "kueue_cluster_queue_resource_usage",
+      "kueue_cluster_queue_status",
+      "kueue_cluster_queue_weighted_share",
+      "kueue_cohort_info",
+      "kueue_cohort_subtree_admitted_active_workloads",
+      "kueue_cohort_subtree_admitted_workloads_total",
+      "kueue_cohort_subtree_quota",
+      "kueue_cohort_subtree_resource_reservations",
+      "kueue_cohort_weighted_share",
+      "kueue_evicted_workloads_once_total",
+      "kueue_evicted_workloads_total",
+      "kueue_finished_workloads",
+      "kueue_finished_workloads_total",
+      "kueue_local_queue_admission_checks_wait_time_seconds",
+      "kueue_local_queue_admission_fair_sharing_usage",
+      "kueue_local_queue_admission_wait_time_seconds",
+      "kueue_local_queue_admitted_active_workloads",
+      "kueue_local_queue_admitted_until_ready_wait_time_seconds",
+      "kueue_local_queue_admitted_workloads_total",
+      "kueue_local_queue_evicted_workloads_total",
+      "kueue_local_queue_finished_workloads",
+      "kueue_local_queue_finished_workloads_total",
+      "kueue_local_queue_pending_workloads",
+      "kueue_local_queue_quota_reserved_wait_time_seconds",
+      "kueue_local_queue_quota_reserved_workloads_total",
+      "kueue_local_queue_ready_wait_time_seconds",
+      "kueue_local_queue_reserving_active_workloads",
+      "kueue_local_queue_resource_reservation",
+      "kueue_local_queue_resource_usage",
+      "kueue_local_queue_status",
+      "kueue_local_queue_unadmitted_workloads",
+      "kueue_pending_workloads",
+      "kueue_pod_scheduling_gate_removal_seconds",
+      "kueue_pods_ready_to_evicted_time_seconds",
+      "kueue_preempted_workloads_total",
+      "kueue_quota_reserved_wait_time_seconds",
+      "kueue_quota_reserved_workloads_total",
+      "kueue_ready_wait_time_seconds",
+      "kueue_replaced_workload_slices_total",
+      "kueue_reserving_active_workloads",
+      "kueue_unadmitted_workloads",
+      "kueue_workload_creation_latency_seconds",
+      "kueue_workload_eviction_latency_seconds",
+      "multikueue_workloads_admitted_total",
+      "multikueue_workloads_dispatched_total",
+  };
+  EXPECT_EQ(ours, kueues);
+}
+
 TEST(MetricsTest, DocumentationIsMadeFromTheTable) {
   const std::string path = std::string(TUTTI_SOURCE_DIR) + "/docs/metrics.md";
   if (std::getenv("TUTTI_UPDATE_DOCS") != nullptr) {  // NOLINT(concurrency-mt-unsafe)

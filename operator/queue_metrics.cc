@@ -2,6 +2,9 @@
 #include "operator/queue_metrics.h"
 
 #include <limits>
+#include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -61,6 +64,74 @@ void QueueMetrics::Quotas(const api::ClusterQueue& queue, const engine::QueueRep
   }
 }
 
+bool QueueMetrics::Wants(const reconciler::World& world, const api::ObjectKey& local_queue) const {
+  if (!config_.local_queues) {
+    return false;
+  }
+  if (!config_.local_queue_selector.present) {
+    return true;
+  }
+  const auto queue = world.local_queues.Find(local_queue);
+  return queue != nullptr && config_.local_queue_selector.Matches(queue->meta.labels);
+}
+
+// A finished workload keeps its admission, so it is known whose it was.
+void QueueMetrics::SetFinished(const reconciler::World& world, Metrics& metrics) {
+  std::map<std::string, int64_t> of_cluster_queue;
+  std::map<api::ObjectKey, int64_t> of_local_queue;
+  for (const auto& [key, workload] : world.workloads.All()) {
+    if (!workload->Finished()) {
+      continue;
+    }
+    ++of_local_queue[{key.ns, workload->queue_name}];
+    if (workload->status.admission.has_value()) {
+      ++of_cluster_queue[workload->status.admission->cluster_queue];
+    }
+  }
+  for (const auto& [key, queue] : world.cluster_queues.All()) {
+    Set(Metric::kFinishedWorkloads, {key.name}, static_cast<double>(of_cluster_queue[key.name]),
+        metrics);
+  }
+  for (const auto& [key, queue] : world.local_queues.All()) {
+    if (Wants(world, key)) {
+      Set(Metric::kLocalQueueFinishedWorkloads, {key.name, key.ns},
+          static_cast<double>(of_local_queue[key]), metrics);
+    }
+  }
+}
+
+void QueueMetrics::SetCohorts(const reconciler::World& world, Metrics& metrics) {
+  std::set<std::string> names;  // a cohort that is only named exists too
+  for (const auto& [key, cohort] : world.cohorts.All()) {
+    names.insert(key.name);
+    names.insert(cohort->parent);
+  }
+  for (const auto& [key, queue] : world.cluster_queues.All()) {
+    names.insert(queue->cohort);
+  }
+  names.erase("");
+  for (const std::string& name : names) {
+    const auto cohort = world.cohorts.Find({"", name});
+    Set(Metric::kCohortInfo, {name, cohort == nullptr ? "" : cohort->parent, RootOf(world, name)},
+        1, metrics);
+  }
+}
+
+void QueueMetrics::ForgetLocalQueues(const reconciler::World& world, Metrics& metrics) {
+  std::set<api::ObjectKey> present;
+  for (const auto& [key, queue] : world.local_queues.All()) {
+    if (Wants(world, key)) {
+      present.insert(key);
+    }
+  }
+  for (const api::ObjectKey& gone : local_queues_) {
+    if (present.count(gone) == 0) {
+      metrics.RemoveLocalQueue(gone);
+    }
+  }
+  local_queues_ = std::move(present);
+}
+
 void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& engine,
                           Metrics& metrics) {
   for (const auto& [key, queue] : world.cluster_queues.All()) {
@@ -72,8 +143,7 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     }
   }
   for (const auto& [key, queue] : world.local_queues.All()) {
-    if (!config_.local_queues || (config_.local_queue_selector.present &&
-                                  !config_.local_queue_selector.Matches(queue->meta.labels))) {
+    if (!Wants(world, key)) {
       continue;
     }
     const engine::QueueReport report = engine.ReportLocal(key);
@@ -100,6 +170,11 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
       }
     }
   }
+  SetFinished(world, metrics);
+  if (cohorts_) {
+    SetCohorts(world, metrics);
+  }
+  ForgetLocalQueues(world, metrics);
   for (const Series& series : known_) {
     if (present_.count(series) == 0) {
       metrics.Remove(series.metric, Metrics::Labels(series.labels.begin(), series.labels.end()));

@@ -18,11 +18,14 @@ namespace tutti {
 
 class QueueMetrics {
  public:
-  explicit QueueMetrics(const Config::MetricsSection& config) : config_(config) {}
+  explicit QueueMetrics(const Config& config)
+      : config_(config.metrics), cohorts_(config.gates.Enabled("MetricsForCohorts")) {}
 
   // Sets what exists and drops the series that it set before and that have no reason any more. A
   // reader in between sees the old or the new value of a series, never none.
   void Update(const reconciler::World& world, const engine::Engine& engine, Metrics& metrics);
+  // Whether this LocalQueue has metrics of its own (metrics.localQueueMetrics).
+  [[nodiscard]] bool Wants(const reconciler::World& world, const api::ObjectKey& local_queue) const;
 
  private:
   struct Series {
@@ -34,9 +37,16 @@ class QueueMetrics {
   void Set(Metric metric, std::vector<std::string> labels, double value, Metrics& metrics);
   void Quotas(const api::ClusterQueue& queue, const engine::QueueReport& report, Metrics& metrics);
 
+  void SetFinished(const reconciler::World& world, Metrics& metrics);
+  void SetCohorts(const reconciler::World& world, Metrics& metrics);
+  // What is counted, rather than set, of LocalQueues that are gone.
+  void ForgetLocalQueues(const reconciler::World& world, Metrics& metrics);
+
   const Config::MetricsSection config_;
+  const bool cohorts_;
   std::set<Series> known_;    // of the update before
   std::set<Series> present_;  // of the one under way
+  std::set<api::ObjectKey> local_queues_;
 };
 
 }  // namespace tutti

@@ -58,9 +58,9 @@ bool Servable(const net::KeyPair& leaf, const net::KeyPair& ca, Time now) {
 
 // A place with a caBundle.
 struct Caller {
-  const Json* client_config;
-  std::string path;  // of the clientConfig, as a JSON pointer
-  Json guard;        // operation that fails when something else is there by now
+  const Json* client_config;  // has the caBundle
+  std::string path;           // of the clientConfig, as a JSON pointer
+  Json guard;                 // operation that fails when something else is there by now
 };
 
 std::vector<Caller> CallersIn(const Json& configuration) {
@@ -68,6 +68,13 @@ std::vector<Caller> CallersIn(const Json& configuration) {
   const auto guard = [](std::string path, const Json& value) {
     return Json::Obj({{"op", "test"}, {"path", std::move(path)}, {"value", value}});
   };
+  if (configuration["kind"].AsString() == "APIService") {
+    const Json& spec = configuration["spec"];
+    if (!spec["insecureSkipTLSVerify"].AsBool()) {
+      callers.push_back({&spec, "/spec", guard("/spec/service/name", spec["service"]["name"])});
+    }
+    return callers;
+  }
   if (configuration["kind"].AsString() == "CustomResourceDefinition") {
     const Json& conversion = configuration["spec"]["conversion"];
     callers.push_back({&conversion["webhook"]["clientConfig"],
@@ -118,6 +125,7 @@ std::optional<api::WriteRequest> BundlePatch(const Json& configuration, const st
   write.verb = api::Verb::kJsonPatch;
   write.resource = kind == "MutatingWebhookConfiguration"     ? MutatingWebhookResource()
                    : kind == "ValidatingWebhookConfiguration" ? ValidatingWebhookResource()
+                   : kind == "APIService"                     ? ApiServiceResource()
                                                               : CustomResourceDefinitionResource();
   write.key = {"", configuration["metadata"]["name"].AsString()};
   write.body = std::move(patch);
@@ -180,6 +188,11 @@ bool CallsUs(const WebhookCertOptions& options, const Json& configuration) {
     }
     return configuration["metadata"]["labels"]["app.kubernetes.io/part-of"].AsString() == "tutti";
   }
+  if (kind == "APIService") {
+    const Json& service = configuration["spec"]["service"];
+    return service["name"].AsString() == options.service &&
+           service["namespace"].AsString() == options.secret.ns;
+  }
   return (kind == "MutatingWebhookConfiguration" && name == options.mutating_configuration) ||
          (kind == "ValidatingWebhookConfiguration" && name == options.validating_configuration);
 }
@@ -201,6 +214,10 @@ api::Resource ValidatingWebhookResource() {
 api::Resource CustomResourceDefinitionResource() {
   return {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
           false};
+}
+
+api::Resource ApiServiceResource() {
+  return {"apiregistration.k8s.io", "v1", "apiservices", "APIService", false};
 }
 
 WebhookSecret ParseWebhookSecret(const Json& secret) {

@@ -52,20 +52,22 @@ struct WebhookCertPlan {
   bool ready = false;  // a leaf is served and every configuration found trusts its CA
 };
 
-// `configurations`: the Mutating- and ValidatingWebhookConfigurations and the
-// CustomResourceDefinitions as found (those that don't call us are ignored). Random bytes for keys
-// apart, the outcome depends on the arguments only.
+// `configurations`: the Mutating- and ValidatingWebhookConfigurations, CustomResourceDefinitions
+// and APIServices as found (those that don't call us are ignored). Random bytes for keys apart, the
+// outcome depends on the arguments only.
 Result<WebhookCertPlan> PlanWebhookCerts(const WebhookCertOptions& options,
                                          const WebhookSecret& secret,
                                          const std::vector<Json>& configurations, Time now);
 
 // Whether the API server calls us because of this object. Of a CustomResourceDefinition: its
-// conversion is a webhook at our Service, or at a URL in a definition of our own.
+// conversion is a webhook at our Service, or at a URL in a definition of our own; of an APIService:
+// it is served by our Service.
 [[nodiscard]] bool CallsUs(const WebhookCertOptions& options, const Json& configuration);
 
 [[nodiscard]] api::Resource SecretResource();
 [[nodiscard]] api::Resource MutatingWebhookResource();
 [[nodiscard]] api::Resource ValidatingWebhookResource();
 [[nodiscard]] api::Resource CustomResourceDefinitionResource();
+[[nodiscard]] api::Resource ApiServiceResource();
 
 }  // namespace tutti

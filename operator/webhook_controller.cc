@@ -10,6 +10,8 @@
 
 #include "base/log.h"
 #include "base/names.h"
+#include "operator/front_proxy.h"
+#include "operator/visibility_server.h"
 #include "operator/webhook_certs.h"
 #include "operator/webhook_server.h"
 
@@ -101,6 +103,12 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
     found.clear();
     callers = {{MutatingWebhookResource(), options.mutating_configuration},
                {ValidatingWebhookResource(), options.validating_configuration}};
+    if (config.gates.Enabled("VisibilityOnDemand")) {
+      for (const char* version : {"v1beta1", "v1beta2"}) {
+        callers.emplace_back(ApiServiceResource(),
+                             std::string(version) + ".visibility.kueue.x-k8s.io");
+      }
+    }
     // Conversion is asked for only where a second version is served; the definitions are large, so
     // they are not read for nothing.
     deps.client->GetPath(
@@ -130,7 +138,11 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
     callers.pop_back();
     deps.client->Get(resource, {"", name},
                      OnLoop([kind = resource.kind](Impl& self, Result<Json> answer) {
-                       if (!answer && answer.error().code != ErrorCode::kNotFound) {
+                       const ErrorCode code = answer ? ErrorCode::kNotFound : answer.error().code;
+                       // An installation without the visibility API has no right to look for it.
+                       const bool absent = code == ErrorCode::kNotFound ||
+                                           (kind == "APIService" && code == ErrorCode::kForbidden);
+                       if (!absent) {
                          self.Trouble(answer.error());
                          return;
                        }
@@ -150,9 +162,36 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
       Later(kLookInterval);
       return;
     }
-    if (!Listen()) {
+    const auto is_api_service = [](const Json& caller) {
+      return caller["kind"].AsString() == "APIService";
+    };
+    if (!std::all_of(found.begin(), found.end(), is_api_service) && !Listen()) {
       return;
     }
+    if (!std::any_of(found.begin(), found.end(), is_api_service)) {
+      LookForCertificate();
+      return;
+    }
+    if (!ListenForVisibility()) {
+      return;
+    }
+    deps.client->Get(ConfigMapResource(), FrontProxyConfigMap(),
+                     OnLoop([](Impl& self, Result<Json> answer) {
+                       if (!answer) {
+                         self.Trouble(answer.error());
+                         return;
+                       }
+                       auto parsed = ParseFrontProxy(*answer);
+                       if (!parsed) {
+                         self.Trouble(parsed.error().With(FrontProxyConfigMap().ToString()));
+                         return;
+                       }
+                       self.proxy = std::move(*parsed);
+                       self.LookForCertificate();
+                     }));
+  }
+
+  void LookForCertificate() {
     if (!config.internal_certs.enabled) {
       ServeDirectory();
       return;
@@ -182,13 +221,38 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
     return true;
   }
 
+  bool ListenForVisibility() {
+    if (visibility) {
+      return true;
+    }
+    auto started = VisibilityServer::Start(config.visibility, config.tls_min_version, deps.pending,
+                                           deps.metrics);
+    if (!started) {
+      Trouble(started.error());
+      return false;
+    }
+    visibility = std::move(*started);
+    log::Info("the visibility API is served", {{"port", static_cast<int64_t>(visibility->port())}});
+    return true;
+  }
+
+  Status Serve(const net::TlsMaterial& material) {
+    if (server) {
+      TRY(server->SetCertificate(material));
+    }
+    if (visibility) {
+      TRY(visibility->Set(material, proxy));
+    }
+    return {};
+  }
+
   void ServeDirectory() {
     const auto material = LoadCertificateDirectory(config.webhook.cert_dir);
     if (!material) {
       Trouble(material.error());
       return;
     }
-    if (const Status status = server->SetCertificate(*material); !status) {
+    if (const Status status = Serve(*material); !status) {
       Trouble(status.error());
       return;
     }
@@ -204,7 +268,7 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
       return;
     }
     if (!plan->serve.key_pem.empty()) {
-      if (const Status status = server->SetCertificate(plan->serve); !status) {
+      if (const Status status = Serve(plan->serve); !status) {
         Trouble(status.error());
         return;
       }
@@ -246,6 +310,8 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
   std::vector<std::pair<api::Resource, std::string>> callers;  // still to be looked for
   std::vector<Json> found;                                     // those that call us
   std::unique_ptr<WebhookServer> server;
+  std::unique_ptr<VisibilityServer> visibility;
+  FrontProxy proxy;
   mutable std::mutex mutex;  // for not_ready
   std::string not_ready;
 };
@@ -256,6 +322,9 @@ WebhookController::WebhookController(const Config& config, Dependencies dependen
 WebhookController::~WebhookController() {
   if (impl_->server) {
     impl_->server->Stop();
+  }
+  if (impl_->visibility) {
+    impl_->visibility->Stop();
   }
 }
 
@@ -277,6 +346,10 @@ void WebhookController::SetDefaultQueues(std::set<std::string> namespaces) {
 
 uint16_t WebhookController::port() const {
   return impl_->server ? impl_->server->port() : 0;
+}
+
+uint16_t WebhookController::visibility_port() const {
+  return impl_->visibility ? impl_->visibility->port() : 0;
 }
 
 std::string WebhookController::NotReady() const {

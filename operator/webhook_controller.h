@@ -15,6 +15,7 @@
 #include "kube/loop.h"
 #include "operator/config.h"
 #include "operator/metrics.h"
+#include "operator/visibility.h"
 
 namespace tutti {
 
@@ -26,10 +27,11 @@ class WebhookController {
     kube::Executor* executor = nullptr;
     Metrics* metrics = nullptr;
     std::function<bool()> may_write;  // asked on the loop
+    visibility::Lookup pending;       // called on the visibility server's threads
   };
 
   WebhookController(const Config& config, Dependencies dependencies);
-  ~WebhookController();  // stops the server
+  ~WebhookController();  // stops the servers
   WebhookController(const WebhookController&) = delete;
   WebhookController& operator=(const WebhookController&) = delete;
 
@@ -40,6 +42,7 @@ class WebhookController {
   void SetDefaultQueues(std::set<std::string> namespaces);
   // 0 while nothing is served.
   [[nodiscard]] uint16_t port() const;
+  [[nodiscard]] uint16_t visibility_port() const;
   // From any thread. "" = nobody calls us, or it is served and trusted; otherwise
   // what is missing, for the readiness probe.
   [[nodiscard]] std::string NotReady() const;

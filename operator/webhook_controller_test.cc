@@ -7,6 +7,7 @@
 #include "kube/fake_api_server.h"
 #include "kube/fake_loop.h"
 #include "kube/fake_transport.h"
+#include "operator/front_proxy.h"
 #include "operator/webhook_certs.h"
 
 namespace tutti {
@@ -27,6 +28,7 @@ class WebhookControllerTest : public testing::Test {
     config_ = ParseConfig("", {}).value();
     config_.webhook.host = "127.0.0.1";
     config_.webhook.port = 0;
+    config_.visibility = {"127.0.0.1", 0};
     config_.internal_certs.webhook_service = "tutti-webhook-service";
     config_.internal_certs.webhook_secret = "tutti-webhook-server-cert";
   }
@@ -51,8 +53,12 @@ class WebhookControllerTest : public testing::Test {
 
   std::unique_ptr<WebhookController> Start() {
     auto controller = std::make_unique<WebhookController>(
-        config_, WebhookController::Dependencies{&loop_, &client_, &executor_, &metrics_,
-                                                 [this] { return leader_; }});
+        config_, WebhookController::Dependencies{.loop = &loop_,
+                                                 .client = &client_,
+                                                 .executor = &executor_,
+                                                 .metrics = &metrics_,
+                                                 .may_write = [this] { return leader_; },
+                                                 .pending = {}});
     controller->Start();
     return controller;
   }
@@ -157,6 +163,62 @@ TEST_F(WebhookControllerTest, DefinitionThatAsksForConversionIsServedAndTrustsUs
                 .value()["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
                 .AsString(),
             "");
+}
+
+TEST_F(WebhookControllerTest, VisibilityIsServedWhereAnApiServicePointsToUs) {
+  const api::ObjectKey key{"", "v1beta2.visibility.kueue.x-k8s.io"};
+  const auto api_service = [&key](const std::string& service) {
+    return Json::Obj(
+        {{"apiVersion", "apiregistration.k8s.io/v1"},
+         {"kind", "APIService"},
+         {"metadata", Json::Obj({{"name", key.name}})},
+         {"spec", Json::Obj({{"service",
+                              Json::Obj({{"name", service}, {"namespace", "tutti-system"}})}})}});
+  };
+  ASSERT_TRUE(server_.Create(ApiServiceResource(), api_service("kueue-visibility-server")));
+  auto controller = Start();
+  loop_.Advance(seconds(30));
+  EXPECT_EQ(controller->visibility_port(), 0);  // Kueue's own
+
+  ASSERT_TRUE(server_.Delete(ApiServiceResource(), key));
+  ASSERT_TRUE(server_.Create(ApiServiceResource(), api_service("tutti-webhook-service")));
+  loop_.Advance(seconds(30));
+  EXPECT_NE(controller->visibility_port(), 0);
+  EXPECT_EQ(controller->port(), 0);       // no webhooks
+  EXPECT_NE(controller->NotReady(), "");  // whom to believe isn't known
+
+  net::CertificateSpec ca;
+  ca.common_name = "front-proxy-ca";
+  ca.not_before = loop_.Now() - minutes(5);
+  ca.not_after = loop_.Now() + minutes(50);
+  ASSERT_TRUE(server_.Create(
+      ConfigMapResource(),
+      Json::Obj(
+          {{"apiVersion", "v1"},
+           {"kind", "ConfigMap"},
+           {"metadata", Json::Obj({{"name", FrontProxyConfigMap().name},
+                                   {"namespace", FrontProxyConfigMap().ns}})},
+           {"data",
+            Json::Obj({{"requestheader-client-ca-file", net::MakeCa(ca).value().certificate_pem},
+                       {"requestheader-username-headers", R"(["X-Remote-User"])"}})}})));
+  loop_.Advance(seconds(30));
+  EXPECT_EQ(controller->NotReady(), "");
+  EXPECT_NE(server_.Get(ApiServiceResource(), key).value()["spec"]["caBundle"].AsString(), "");
+}
+
+TEST_F(WebhookControllerTest, WithoutTheGateVisibilityIsNotServed) {
+  config_.gates = FeatureGates::From({{"VisibilityOnDemand", false}}).value();
+  ASSERT_TRUE(server_.Create(
+      ApiServiceResource(),
+      Json::Obj({{"apiVersion", "apiregistration.k8s.io/v1"},
+                 {"kind", "APIService"},
+                 {"metadata", Json::Obj({{"name", "v1beta2.visibility.kueue.x-k8s.io"}})},
+                 {"spec", Json::Obj({{"service", Json::Obj({{"name", "tutti-webhook-service"},
+                                                            {"namespace", "tutti-system"}})}})}})));
+  auto controller = Start();
+  loop_.Advance(seconds(30));
+  EXPECT_EQ(controller->visibility_port(), 0);
+  EXPECT_EQ(controller->NotReady(), "");
 }
 
 }  // namespace

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/webhook_server.h"
 
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <openssl/bio.h>
-#include <openssl/pem.h>
-#include <openssl/ssl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "operator/base64.h"
+#include "operator/testing_tls.h"
 #include "operator/webhook_certs.h"
 
 namespace tutti {
@@ -25,40 +18,11 @@ namespace {
 // POSTs over TLS, trusting only `ca_pem`; "" when the connection is refused.
 std::string Post(uint16_t port, const std::string& ca_pem, const std::string& path,
                  const std::string& body) {
-  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes with write()
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  connect(fd, static_cast<sockaddr*>(static_cast<void*>(&address)), sizeof address);
-  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  BIO* bio = BIO_new_mem_buf(ca_pem.data(), static_cast<int>(ca_pem.size()));
-  X509* ca = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
-  X509_STORE_add_cert(SSL_CTX_get_cert_store(context), ca);
-  X509_free(ca);
-  BIO_free(bio);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  SSL* ssl = SSL_new(context);
-  SSL_set_fd(ssl, fd);
-  X509_VERIFY_PARAM_set1_host(SSL_get0_param(ssl), "hooks.ns.svc", 0);
-  std::string answer;
-  if (SSL_connect(ssl) == 1) {
-    const std::string request =
-        "POST " + path +
-        " HTTP/1.1\r\nHost: hooks.ns.svc\r\nConnection: close\r\nContent-Length: " +
-        std::to_string(body.size()) + "\r\n\r\n" + body;
-    SSL_write(ssl, request.data(), static_cast<int>(request.size()));
-    char buffer[4096];
-    int got = 0;
-    while ((got = SSL_read(ssl, buffer, sizeof buffer)) > 0) {
-      answer.append(buffer, static_cast<size_t>(got));
-    }
-  }
-  SSL_free(ssl);
-  SSL_CTX_free(context);
-  close(fd);
-  return answer;
+  return testing_tls::Exchange(
+      port,
+      "POST " + path + " HTTP/1.1\r\nHost: hooks.ns.svc\r\nConnection: close\r\nContent-Length: " +
+          std::to_string(body.size()) + "\r\n\r\n" + body,
+      {.trusted_ca = ca_pem, .host = "hooks.ns.svc"});
 }
 
 TEST(WebhookServerTest, ServesReviewsWithTheCertificateOfTheSecret) {
@@ -98,6 +62,13 @@ TEST(WebhookServerTest, ServesReviewsWithTheCertificateOfTheSecret) {
   EXPECT_THAT(Post(port, ca, "/mutate-batch-v1-job", "{"), testing::StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(Post(port, ca, "/mutate-batch-v1-job", "{}"), testing::StartsWith("HTTP/1.1 400"));
   EXPECT_THAT(Post(port, ca, "/elsewhere", review), testing::StartsWith("HTTP/1.1 404"));
+
+  const std::string conversion =
+      R"({"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"8",)"
+      R"("desiredAPIVersion":"kueue.x-k8s.io/v1beta2","objects":[{"apiVersion":"kueue.x-k8s.io/v1beta1",)"
+      R"("kind":"ClusterQueue","metadata":{"name":"c"},"spec":{"cohort":"all"}}]}})";
+  EXPECT_THAT(Post(port, ca, "/convert", conversion), testing::HasSubstr("cohortName"));
+  EXPECT_EQ(metrics.ValueForTest(Metric::kWebhookRequests, {"/convert", "true"}), 1);
 
   rules.own_user = "a";  // now the requester is us
   (*server)->SetRules(rules);

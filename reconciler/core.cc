@@ -153,6 +153,14 @@ void Core::Count(std::string name, std::vector<std::pair<std::string, std::strin
   out_.metrics.push_back({MetricSample::Op::kAdd, std::move(name), std::move(labels), value});
 }
 
+std::vector<std::pair<std::string, std::string>> Core::QueueLabels(
+    const api::Workload& workload, const std::string& cluster_queue) {
+  return {{"cluster_queue", cluster_queue},
+          {"name", workload.queue_name},
+          {"namespace", workload.meta.ns},
+          {"priority_class", workload.priority_class ? workload.priority_class->name : ""}};
+}
+
 void Core::Observe(std::string name, std::vector<std::pair<std::string, std::string>> labels,
                    double value) {
   out_.metrics.push_back({MetricSample::Op::kObserve, std::move(name), std::move(labels), value});

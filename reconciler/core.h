@@ -208,6 +208,9 @@ class Core {
              double value = 1);
   void Observe(std::string name, std::vector<std::pair<std::string, std::string>> labels,
                double value);
+  // Labels of what is counted per ClusterQueue and per LocalQueue.
+  static std::vector<std::pair<std::string, std::string>> QueueLabels(
+      const api::Workload& workload, const std::string& cluster_queue);
 
   // devices.cc
   void LinkClaim(const api::ResourceClaim& claim);

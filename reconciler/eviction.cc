@@ -52,19 +52,10 @@ void Core::TellEviction(Unit& unit, const api::Workload& workload) {
   const std::string queue = workload.status.admission.has_value()
                                 ? workload.status.admission->cluster_queue
                                 : std::string();
-  const std::string priority_class =
-      workload.priority_class.has_value() ? workload.priority_class->name : "";
-  const std::vector<std::pair<std::string, std::string>> labels = {
-      {"cluster_queue", queue},
-      {"reason", reason},
-      {"underlying_cause", cause},
-      {"priority_class", priority_class}};
+  auto labels = QueueLabels(workload, queue);
+  labels.emplace_back("reason", reason);
+  labels.emplace_back("underlying_cause", cause);
   Count("kueue_evicted_workloads_total", labels);
-  Count("kueue_local_queue_evicted_workloads_total", {{"name", workload.queue_name},
-                                                      {"namespace", unit.key.ns},
-                                                      {"reason", reason},
-                                                      {"underlying_cause", cause},
-                                                      {"priority_class", priority_class}});
   for (const api::EvictionCount& entry : workload.status.evictions) {
     if (entry.reason == reason && entry.underlying_cause == cause && entry.count == 1) {
       Count("kueue_evicted_workloads_once_total", labels);

@@ -26,10 +26,10 @@ bool Core::SyncPodsReady(Unit& unit, const api::Job& job, const api::Workload& w
   if (ready &&
       api::FindCondition(next.status.conditions, "PodsReady")->reason == reason::kStarted) {
     // Once per admission: a recovery is another reason.
-    const std::string& queue = workload.status.admission->cluster_queue;
-    Observe("kueue_ready_wait_time_seconds", {{"cluster_queue", queue}},
+    const auto labels = QueueLabels(workload, workload.status.admission->cluster_queue);
+    Observe("kueue_ready_wait_time_seconds", labels,
             std::chrono::duration<double>(now_ - QueuedSince(workload)).count());
-    Observe("kueue_admitted_until_ready_wait_time_seconds", {{"cluster_queue", queue}},
+    Observe("kueue_admitted_until_ready_wait_time_seconds", labels,
             SecondsSince(api::FindCondition(workload.status.conditions, "Admitted")));
   }
   Emit(unit, {ApplyStatus(next)});

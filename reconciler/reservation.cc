@@ -129,12 +129,12 @@ void Core::TellAdmission(const api::Workload& workload) {
   EventOn(
       workload, /*warning=*/false, "Admitted",
       "Admitted by ClusterQueue " + queue + ", wait time since reservation was " + seconds + "s");
-  Count("kueue_admitted_workloads_total", {{"cluster_queue", queue}});
-  Observe("kueue_admission_wait_time_seconds", {{"cluster_queue", queue}},
+  const auto labels = QueueLabels(workload, queue);
+  Count("kueue_admitted_workloads_total", labels);
+  Observe("kueue_admission_wait_time_seconds", labels,
           std::chrono::duration<double>(now_ - QueuedSince(workload)).count());
   if (!workload.status.checks.empty()) {
-    Observe("kueue_admission_checks_wait_time_seconds", {{"cluster_queue", queue}},
-            since_reservation);
+    Observe("kueue_admission_checks_wait_time_seconds", labels, since_reservation);
   }
 }
 

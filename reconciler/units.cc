@@ -266,8 +266,9 @@ void Core::WriteReservation(Unit& unit, const api::Workload& workload) {
     EventOn(workload, /*warning=*/false, "QuotaReserved",
             "Quota reserved in ClusterQueue " + queue);
     History(HistoryKind::kQuotaReserved, unit, &next, "QuotaReserved", decision.note);
-    Count("kueue_quota_reserved_workloads_total", {{"cluster_queue", queue}});
-    Observe("kueue_quota_reserved_wait_time_seconds", {{"cluster_queue", queue}},
+    const auto labels = QueueLabels(workload, queue);
+    Count("kueue_quota_reserved_workloads_total", labels);
+    Observe("kueue_quota_reserved_wait_time_seconds", labels,
             std::chrono::duration<double>(now_ - QueuedSince(workload)).count());
     if (next.Admitted()) {
       TellAdmission(next);
@@ -310,9 +311,9 @@ void Core::ReconcileFinished(Unit& unit, const api::Job& job, const api::Workloa
     Event(job, /*warning=*/false, "FinishedWorkload",
           "Workload '" + unit.key.ToString() + "' is declared finished");
     Count("kueue_finished_workloads_total",
-          {{"cluster_queue", workload->status.admission.has_value()
-                                 ? workload->status.admission->cluster_queue
-                                 : ""}});
+          QueueLabels(*workload, workload->status.admission.has_value()
+                                     ? workload->status.admission->cluster_queue
+                                     : ""));
   }
   if (workload != nullptr && workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
     writes.push_back(DropFinalizer(*workload));
@@ -427,6 +428,8 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
   write.field_manager = names::kUpdateManager;
   write.body = api::ToJson(*workload);
   Event(job, /*warning=*/false, "CreatedWorkload", "Created Workload: " + unit.key.ToString());
+  Observe("kueue_workload_creation_latency_seconds", {{"job_kind", "Job"}},
+          std::chrono::duration<double>(now_ - job.meta.created).count());
   History(HistoryKind::kCreated, unit, &*workload, "Created", "");
   Emit(unit, {std::move(write)});
 }

@@ -20,6 +20,9 @@ import (
 	"time"
 )
 
+// frontProxyName is the only name under which the API server passes requests on.
+const frontProxyName = "front-proxy-client"
+
 // Authority signs certificates for one cluster.
 type Authority struct {
 	CAPEM []byte
@@ -107,7 +110,8 @@ func (a *Authority) sign(template *x509.Certificate) (certPEM, keyPEM []byte, er
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", keyDER), nil
 }
 
-// write puts ca.crt, server.crt, server.key and sa.key into dir.
+// write puts ca.crt, server.crt, server.key and sa.key into dir, and what the API server's aggregation
+// layer needs, with a CA of its own: front-proxy-ca.crt, front-proxy.crt, front-proxy.key.
 func (a *Authority) write(dir string) error {
 	cert, key, err := a.Server("tutti-e2e")
 	if err != nil {
@@ -121,7 +125,16 @@ func (a *Authority) write(dir string) error {
 	if err != nil {
 		return err
 	}
+	frontProxy, err := newAuthority()
+	if err != nil {
+		return err
+	}
+	proxyCert, proxyKey, err := frontProxy.Client(frontProxyName)
+	if err != nil {
+		return err
+	}
 	for name, content := range map[string][]byte{
+		"front-proxy-ca.crt": frontProxy.CAPEM, "front-proxy.crt": proxyCert, "front-proxy.key": proxyKey,
 		"ca.crt": a.CAPEM, "server.crt": cert, "server.key": key, "sa.key": encode("EC PRIVATE KEY", tokenDER),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {

@@ -73,9 +73,11 @@ type Cluster struct {
 	schedulerPort int
 	nodes         int
 	webhookPort   int
-	tuttis        []*Tutti
-	stopOnce      sync.Once
-	stopped       chan struct{}
+	// Of Tutti's visibility API.
+	visibilityPort int
+	tuttis         []*Tutti
+	stopOnce       sync.Once
+	stopped        chan struct{}
 }
 
 const (
@@ -154,7 +156,7 @@ func (c *Cluster) start(ctx context.Context, begin time.Time) error {
 	if err := os.WriteFile(c.path("tokens.csv"), []byte(tokens), 0o600); err != nil {
 		return err
 	}
-	for _, port := range []*int{&c.apiPort, &c.schedulerPort, &c.webhookPort} {
+	for _, port := range []*int{&c.apiPort, &c.schedulerPort, &c.webhookPort, &c.visibilityPort} {
 		if *port, err = FreePort(); err != nil {
 			return err
 		}

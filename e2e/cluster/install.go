@@ -104,6 +104,10 @@ func (c *Cluster) InstallTutti(ctx context.Context, values map[string]any) error
 			if err := c.pointToLocalPort(object); err != nil {
 				return err
 			}
+		case "APIService":
+			if err := unstructured.SetNestedField(object.Object, int64(c.visibilityPort), "spec", "service", "port"); err != nil {
+				return err
+			}
 		case "Service":
 			// The API server reaches the local process under the Service's own name, so that the
 			// certificate is checked as in a real installation.

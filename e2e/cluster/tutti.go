@@ -24,7 +24,7 @@ type TuttiOptions struct {
 	Config, Tutti map[string]any
 	APIServer     string // URL to use instead of the cluster's, e.g. that of a crash proxy
 	Args, Env     []string
-	// NoWebhook gives it a webhook port of its own, which no webhook configuration points to: for
+	// NoWebhook gives it ports of its own for webhooks and visibility, which nothing points to: for
 	// replicas after the first.
 	NoWebhook bool
 	// ImageRoot is the file tree of the container image: the replica is the program in it and sees
@@ -39,7 +39,11 @@ type Tutti struct {
 	Directory string // configuration, kubeconfig, ledger
 	Config    string // path of the configuration file
 	HealthURL string
-	StartedAt time.Time
+	// MetricsURL is the page for those who may read it, over HTTPS.
+	MetricsURL string
+	// VisibilityURL is where the API server reaches it for the visibility API.
+	VisibilityURL string
+	StartedAt     time.Time
 
 	cluster    *Cluster
 	binary     string
@@ -111,20 +115,25 @@ func (c *Cluster) NewTutti(ctx context.Context, o TuttiOptions) (*Tutti, error) 
 	if err != nil {
 		return nil, err
 	}
-	webhook := c.webhookPort
+	webhook, visibility := c.webhookPort, c.visibilityPort
 	if o.NoWebhook {
-		if webhook, err = FreePort(); err != nil {
-			return nil, err
+		for _, port := range []*int{&webhook, &visibility} {
+			if *port, err = FreePort(); err != nil {
+				return nil, err
+			}
 		}
 	}
+	t.MetricsURL = fmt.Sprintf("https://127.0.0.1:%d/metrics", metrics)
+	t.VisibilityURL = fmt.Sprintf("https://127.0.0.1:%d", visibility)
 	t.HealthURL = fmt.Sprintf("http://127.0.0.1:%d", health)
 	config := merge(map[string]any{
-		"apiVersion": "config.kueue.x-k8s.io/v1beta2",
-		"kind":       "Configuration",
-		"namespace":  TuttiNamespace,
-		"health":     map[string]any{"healthProbeBindAddress": fmt.Sprintf("127.0.0.1:%d", health)},
-		"metrics":    map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", metrics)},
-		"webhook":    map[string]any{"host": "127.0.0.1", "port": webhook},
+		"apiVersion":       "config.kueue.x-k8s.io/v1beta2",
+		"kind":             "Configuration",
+		"namespace":        TuttiNamespace,
+		"health":           map[string]any{"healthProbeBindAddress": fmt.Sprintf("127.0.0.1:%d", health)},
+		"metrics":          map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", metrics)},
+		"webhook":          map[string]any{"host": "127.0.0.1", "port": webhook},
+		"visibilityServer": map[string]any{"bindAddress": "127.0.0.1", "bindPort": visibility},
 		"internalCertManagement": map[string]any{
 			"enable": true, "webhookServiceName": "tutti-webhook-service", "webhookSecretName": "tutti-webhook-server-cert",
 		},

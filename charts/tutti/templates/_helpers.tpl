@@ -138,7 +138,7 @@ spec:
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection.enabled) -}}
 {{- fail "replicaCount above 1 needs leaderElection.enabled: true" -}}
 {{- end -}}
-{{- range $own := list "namespace" "health" "metrics" "webhook" "leaderElection" "internalCertManagement" "managedJobsNamespaceSelector" "manageJobsWithoutQueueName" "featureGates" -}}
+{{- range $own := list "namespace" "health" "metrics" "webhook" "visibilityServer" "leaderElection" "internalCertManagement" "managedJobsNamespaceSelector" "manageJobsWithoutQueueName" "featureGates" -}}
 {{- if hasKey $.Values.config.kueue $own -}}
 {{- fail (printf "config.kueue.%s is set by the chart: use the chart's own values for it (namespace: the release's)" $own) -}}
 {{- end -}}
