@@ -57,6 +57,12 @@ func toolDir(name, variable, minor string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
+// ToolPath is a program of a tool that e2e/tools/build.sh builds, built when it isn't there.
+func ToolPath(tool, program string) (string, error) {
+	dir, err := toolDir(tool, "TUTTI_"+strings.ToUpper(tool), "")
+	return filepath.Join(dir, program), err
+}
+
 // CacheDir is where Tutti keeps what it builds or downloads for development.
 func CacheDir() string {
 	if dir := os.Getenv("TUTTI_CACHE"); dir != "" {

@@ -4,7 +4,7 @@
 # Builds the pinned third-party programs that the tests and the demo run, into a cache outside the
 # tree, and prints the directory of each on standard output (progress goes to standard error).
 #
-#   e2e/tools/build.sh [controlplane|kwok|helm|all]      default: all
+#   e2e/tools/build.sh [controlplane|kwok|helm|kueuectl|all]      default: all (without kueuectl)
 #   e2e/tools/build.sh --path NAME                       print where it is or would be, build nothing
 #
 # TUTTI_CACHE      where to put them (default ${XDG_CACHE_HOME:-$HOME/.cache}/tutti)
@@ -35,8 +35,8 @@ source_dir() {
         echo "$here/controlplane-$minor"
       fi
       ;;
-    kwok | helm) echo "$here/$1" ;;
-    *) die "unknown tool '$1': use controlplane, kwok, helm or all" ;;
+    kwok | helm | kueuectl) echo "$here/$1" ;;
+    *) die "unknown tool '$1': use controlplane, kwok, helm, kueuectl or all" ;;
   esac
 }
 
@@ -137,6 +137,11 @@ build() {
       version=$(pinned helm.sh/helm/v3 "$dir")
       say "helm $version:"
       compile helm "$tmp/helm" helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$version"
+      ;;
+    kueuectl)
+      version=$(pinned sigs.k8s.io/kueue "$dir")
+      say "kubectl-kueue $version:"
+      compile kubectl-kueue "$tmp/kubectl-kueue" sigs.k8s.io/kueue/cmd/kueuectl "-X sigs.k8s.io/kueue/pkg/version.GitVersion=$version"
       ;;
   esac
   chmod 0755 "$tmp"
