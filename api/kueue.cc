@@ -287,6 +287,8 @@ Result<ClusterQueue> ClusterQueueFromJson(const Json& json) {
     }
   }
   out.fair_weight = ReadFairWeight(spec["fairSharing"], problems);
+  out.usage_based_admission =
+      spec["admissionScope"]["admissionMode"].AsString() == "UsageBasedAdmissionFairSharing";
   const Json& status = json["status"];
   out.conditions = ConditionsFromJson(status["conditions"]);
   out.status_json = status.IsObject() ? status.DumpSorted() : "";
@@ -303,6 +305,7 @@ Result<Cohort> CohortFromJson(const Json& json) {
   const GroupRules rules{!out.parent.empty(), "parentName", false};
   out.groups = ReadGroups(spec["resourceGroups"], rules, problems);
   out.fair_weight = ReadFairWeight(spec["fairSharing"], problems);
+  out.status_json = json["status"].IsObject() ? json["status"].DumpSorted() : "";
   out.problem = problems.Take();
   return out;
 }
@@ -310,9 +313,10 @@ Result<Cohort> CohortFromJson(const Json& json) {
 Result<LocalQueue> LocalQueueFromJson(const Json& json) {
   LocalQueue out;
   TRY_ASSIGN(out.meta, ReadMeta(json, "LocalQueue"));
-  Problems ignored;  // an unknown stopPolicy counts as None
+  Problems ignored;  // an unknown stopPolicy counts as None, a bad weight as 1
   out.cluster_queue = json["spec"]["clusterQueue"].AsString();
   out.stop_policy = ReadStopPolicy(json["spec"]["stopPolicy"], ignored);
+  out.fair_weight = ReadFairWeight(json["spec"]["fairSharing"], ignored);
   const Json& status = json["status"];
   out.conditions = ConditionsFromJson(status["conditions"]);
   out.status_json = status.IsObject() ? status.DumpSorted() : "";

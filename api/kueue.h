@@ -66,7 +66,8 @@ struct ClusterQueue {
   };
   std::vector<Check> admission_checks;
   Quantity fair_weight = Quantity::FromInt(1);
-  Conditions conditions;  // status
+  bool usage_based_admission = false;  // admissionScope.admissionMode
+  Conditions conditions;               // status
   std::string
       status_json;      // the whole status as last seen, compact and sorted: to write only changes
   std::string problem;  // "" or what makes this object unusable: names the field and the fix
@@ -77,6 +78,7 @@ struct Cohort {
   std::string parent;
   std::vector<ResourceGroup> groups;
   Quantity fair_weight = Quantity::FromInt(1);
+  std::string status_json;  // as ClusterQueue::status_json
   std::string problem;
 };
 
@@ -84,6 +86,7 @@ struct LocalQueue {
   ObjectMeta meta;
   std::string cluster_queue;
   StopPolicy stop_policy = StopPolicy::kNone;
+  Quantity fair_weight = Quantity::FromInt(1);
   Conditions conditions;
   std::string status_json;
 };

@@ -258,7 +258,9 @@ class Assigner {
         fact.a = total - available;
         rank = Rank::kNoFit;
         if (context_.tree.Nominal(context_.node, pair) >= total || level.below_root ||
-            context_.queue.preemption.borrow_within_cohort) {
+            context_.queue.preemption.borrow_within_cohort ||
+            (context_.fair_sharing &&
+             context_.queue.preemption.reclaim_within_cohort != api::PreemptionPolicy::kNever)) {
           rank = Rank::kNoCandidates;
           if (context_.chance) {
             const PreemptionChance chance = context_.chance(pair, total);

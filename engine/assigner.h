@@ -63,6 +63,7 @@ struct AssignContext {
   std::function<PreemptionChance(FlavorResourceId, Amount)> chance = {};
   // Not empty: the flavors of an earlier assignment, and no others.
   std::vector<size_t> only = {};
+  bool fair_sharing = false;
 };
 
 enum class FitMode : uint8_t {

@@ -93,7 +93,9 @@ FlavorConfig Compile(const api::ResourceFlavor& flavor) {
 QueueConfig Compile(const api::ClusterQueue& queue, Tables& tables) {
   QueueConfig config;
   config.cohort = queue.cohort;
+  config.fair_weight = queue.fair_weight.ApproximateDouble();
   config.strict_fifo = queue.strict_fifo;
+  config.usage_based = queue.usage_based_admission;
   config.fungibility = queue.fungibility;
   config.preemption = queue.preemption;
   config.stopped = queue.stop_policy != api::StopPolicy::kNone;
@@ -108,6 +110,7 @@ QueueConfig Compile(const api::ClusterQueue& queue, Tables& tables) {
 CohortConfig Compile(const api::Cohort& cohort, Tables& tables) {
   CohortConfig config;
   config.parent = cohort.parent;
+  config.fair_weight = cohort.fair_weight.ApproximateDouble();
   config.problem = cohort.problem;
   config.groups = CompileGroups(cohort.groups, tables);
   return config;

@@ -51,7 +51,9 @@ struct ResourcePosition {
 
 struct QueueConfig {
   std::string cohort;
+  double fair_weight = 1;
   bool strict_fifo = false;
+  bool usage_based = false;  // admission mode UsageBasedAdmissionFairSharing
   api::FlavorFungibility fungibility;
   api::Preemption preemption;
   bool stopped = false;
@@ -71,6 +73,7 @@ struct QueueConfig {
 
 struct CohortConfig {
   std::string parent;
+  double fair_weight = 1;
   std::string problem;
   std::vector<GroupConfig> groups;
   bool operator==(const CohortConfig&) const = default;

@@ -321,6 +321,7 @@ void EngineImpl::SetClusterQueue(const api::ClusterQueue& queue) {
     return;
   }
   const bool resolve = !known.exists || known.config.selector != compiled.selector ||
+                       known.config.usage_based != compiled.usage_based ||
                        known.config.strict_fifo != compiled.strict_fifo;
   known.exists = true;
   known.config = std::move(compiled);
@@ -356,13 +357,20 @@ void EngineImpl::SetLocalQueue(const api::LocalQueue& queue) {
   LocalQueueState& known = Local(LocalByKey(queue.meta.Key()));
   const bool stopped = queue.stop_policy != api::StopPolicy::kNone;
   const QueueId target = QueueByName(queue.cluster_queue);
+  const double weight = queue.fair_weight.ApproximateDouble();
+  if (known.exists && known.fair_weight != weight) {
+    known.fair_weight = weight;
+    PlaceLane(LocalByKey(queue.meta.Key()));
+  }
   if (known.exists && known.stopped == stopped && known.queue == target) {
     return;
   }
+  known.fair_weight = weight;
   known.exists = true;
   known.stopped = stopped;
   known.queue = target;
   Resolve(known.pending);
+  PlaceLane(LocalByKey(queue.meta.Key()));
 }
 
 void EngineImpl::RemoveLocalQueue(const api::ObjectKey& key) {
@@ -374,6 +382,7 @@ void EngineImpl::RemoveLocalQueue(const api::ObjectKey& key) {
   known.exists = false;
   known.stopped = false;
   known.queue = QueueId{};
+  past_.Remove(key);
   Resolve(known.pending);
 }
 
@@ -432,14 +441,28 @@ void EngineImpl::Attach(WorkloadId id) {
     queue.outside.insert(id);
     return;
   }
-  workload.place = Place::kQueued;
   const WorkloadId holding = HoldingHead(queue);
-  queue.pending->Add(id, workload.class_key,
-                     queue.pending->HasClass(workload.class_key)
-                         ? nullptr
-                         : std::make_shared<const std::vector<PodSetSpec>>(Specs(workload.input)));
+  Enqueue(id);
   if (holding.Valid() && holding != HoldingHead(queue)) {
     Wake(workload.queue);
+  }
+}
+
+void EngineImpl::Enqueue(WorkloadId id) {
+  WorkloadState& workload = Workload(id);
+  QueueState& queue = Queue(workload.queue);
+  const LocalQueueState& local = Local(workload.local_queue);
+  workload.place = Place::kQueued;
+  const LocalQueueId lane = IsUsageBased(queue) ? workload.local_queue : LocalQueueId{};
+  const std::string key =
+      lane.Valid() ? local.key.ToString() + "\n" + workload.class_key : workload.class_key;
+  queue.pending->Add(id, key,
+                     queue.pending->HasClass(key)
+                         ? nullptr
+                         : std::make_shared<const std::vector<PodSetSpec>>(Specs(workload.input)),
+                     lane);
+  if (lane.Valid()) {
+    queue.pending->SetUsage(lane, past_.Usage(local.key, local.fair_weight));
   }
 }
 
@@ -564,6 +587,7 @@ void EngineImpl::AddToBooks(WorkloadId id, int sign) {
 void EngineImpl::ReleaseQuota(WorkloadId id) {
   AddToBooks(id, -1);
   Wake(Workload(id).queue);
+  RefundEntry(id);
   Workload(id).usage.clear();
   Workload(id).admitted = false;
   Workload(id).evicting = false;
@@ -573,6 +597,7 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
                              bool admitted, bool plan, Time reserved_at) {
   const WorkloadId id = FindOrAdd(input.id);
   WorkloadState& workload = Workload(id);
+  const bool settles = workload.phase == Phase::kReserved && !workload.admitted && admitted;
   Usage before;
   QueueId queue_before;
   if (workload.phase == Phase::kPending) {
@@ -624,6 +649,9 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
   if (queue_before.Valid() && (queue_before != workload.queue || before != workload.usage)) {
     Wake(queue_before);
   }
+  if (settles) {
+    SettleEntry(id);
+  }
   return !plan || PlanReserved(id, admission);
 }
 
@@ -674,6 +702,7 @@ void EngineImpl::MarkAdmitted(const std::string& id) {
   AddToBooks(known, -1);
   Workload(known).admitted = true;
   AddToBooks(known, +1);
+  SettleEntry(known);
 }
 
 void EngineImpl::MarkEvicting(const std::string& id, bool evicting) {

@@ -152,6 +152,20 @@ struct QueueReport {
   int32_t admitted = 0;
   std::vector<FlavorUsage>
       usage;  // every flavor and resource of the queue, zeros included, spec order
+  // Fair sharing: how much more than its quota is reserved, per mille of what it could borrow,
+  // divided by its weight, rounded up (status.fairSharing.weightedShare of a ClusterQueue). Not set
+  // without fair sharing.
+  std::optional<int64_t> weighted_share;
+};
+
+// Fair sharing between ClusterQueues (configuration section fairSharing, KEP-1714): who has
+// borrowed least, by weight, goes first, and who has borrowed most gives way.
+enum class FairStrategy { kLessThanOrEqualToFinalShare, kLessThanInitialShare };
+struct FairSharing {
+  // Rules by which a workload may preempt those of other ClusterQueues: the first is tried for all
+  // candidates, the second for what it left. Empty = both, in the order above.
+  std::vector<FairStrategy> strategies;
+  bool operator==(const FairSharing&) const = default;
 };
 
 // Why a ClusterQueue can't admit: reason and message of its Active condition ("" = active).
@@ -159,6 +173,23 @@ struct QueueHealth {
   bool active = true;
   std::string reason = "Ready";
   std::string message = "Can admit new workloads";
+};
+
+// Admission fair sharing (configuration section admissionFairSharing, KEP-4136) within
+// ClusterQueues of admission mode UsageBasedAdmissionFairSharing: the LocalQueue that used less
+// lately goes first.
+struct AdmissionFairSharing {
+  Duration usage_half_life = Duration::zero();  // 0: the past doesn't count
+  Duration usage_sampling_interval = std::chrono::minutes(5);
+  std::map<std::string, double> resource_weights;  // 1 for those not named
+  bool operator==(const AdmissionFairSharing&) const = default;
+};
+// Resource -> amount in base units (cores, bytes, devices).
+using Consumption = std::map<std::string, double>;
+struct PastUsage {
+  Consumption consumed;  // what admitted workloads used, faded
+  double usage = 0;  // weighted, prices of entering included, divided by the LocalQueue's weight
+  Time updated = kNoTime;  // when the past was last faded
 };
 
 class Engine {
@@ -182,6 +213,18 @@ class Engine {
   virtual void RemoveLocalQueue(const api::ObjectKey& key) = 0;
   virtual void SetNamespace(const std::string& name, const api::StringMap& labels) = 0;
   virtual void RemoveNamespace(const std::string& name) = 0;
+
+  // Not set = off (the default): order by borrowing, priority, time; classical preemption.
+  virtual void SetFairSharing(const std::optional<FairSharing>& fair_sharing) = 0;
+
+  // Not set = off (the default).
+  virtual void SetAdmissionFairSharing(const std::optional<AdmissionFairSharing>& config) = 0;
+  // What an earlier run left in the LocalQueue's status; only the first call counts.
+  virtual void RestoreConsumption(const api::ObjectKey& local_queue, const Consumption& consumed,
+                                  Time now) = 0;
+  // Lets the LocalQueue's past fade and adds what it uses now: to be called about every sampling
+  // interval.
+  virtual void SampleConsumption(const api::ObjectKey& local_queue, Time now) = 0;
 
   // Whether releases bind a gang that has its place on a single node to that node (label
   // kubernetes.io/hostname): decisions then say where, and nobody waits for where it goes.
@@ -225,6 +268,11 @@ class Engine {
   [[nodiscard]] virtual QueueHealth Health(const std::string& cluster_queue) const = 0;
   [[nodiscard]] virtual QueueReport Report(const std::string& cluster_queue) const = 0;
   [[nodiscard]] virtual QueueReport ReportLocal(const api::ObjectKey& local_queue) const = 0;
+  // As QueueReport::weighted_share; not set without fair sharing or when nothing names the Cohort.
+  [[nodiscard]] virtual std::optional<int64_t> CohortShare(const std::string& cohort) const = 0;
+  // Not set unless the LocalQueue's ClusterQueue is ordered by past usage.
+  [[nodiscard]] virtual std::optional<PastUsage> PastUsageOf(
+      const api::ObjectKey& local_queue) const = 0;
   // Ids of pending workloads of a ClusterQueue in queue order.
   [[nodiscard]] virtual std::vector<std::string> PendingOrder(
       const std::string& cluster_queue) const = 0;

@@ -211,7 +211,7 @@ void EngineImpl::TellQueue(QueueState& queue, PassResult& result) {
   bool everybody = queue.tell_all;
   if (queue.config.strict_fifo && !queue.pending->Empty() &&
       queue.pending->Size() + queue.waiting.size() > 1) {
-    const WorkloadId last = *queue.pending->order().rbegin();
+    const WorkloadId last = queue.pending->Behind();
     const uint64_t behind = Explain(last, /*with_text=*/false).fingerprint;
     everybody = everybody || behind != queue.told_behind;
     queue.told_behind = behind;
@@ -220,7 +220,7 @@ void EngineImpl::TellQueue(QueueState& queue, PassResult& result) {
     }
   }
   if (everybody) {
-    listeners.assign(queue.pending->order().begin(), queue.pending->order().end());
+    listeners = queue.pending->Order();
     listeners.insert(listeners.end(), queue.outside.begin(), queue.outside.end());
     listeners.insert(listeners.end(), queue.waiting.begin(), queue.waiting.end());
   } else if (!queue.config.strict_fifo) {

@@ -22,12 +22,15 @@
 #include "engine/assigner.h"
 #include "engine/config.h"
 #include "engine/engine.h"
+#include "engine/fair_share.h"
 #include "engine/ids.h"
 #include "engine/pending_queue.h"
 #include "engine/preemption.h"
 #include "engine/quota_tree.h"
 #include "engine/refusal.h"
 #include "engine/stage.h"
+#include "engine/tournament.h"
+#include "engine/usage_ledger.h"
 
 namespace tutti::engine {
 
@@ -50,6 +53,7 @@ struct LocalQueueState {
   bool exists = false;
   bool stopped = false;
   QueueId queue;  // not valid when the LocalQueue does not exist
+  double fair_weight = 1;
   std::set<WorkloadId> pending;
   UsageBook book;
 };
@@ -117,6 +121,11 @@ class EngineImpl final : public Engine {
   void RemoveLocalQueue(const api::ObjectKey& key) override;
   void SetNamespace(const std::string& name, const api::StringMap& labels) override;
   void RemoveNamespace(const std::string& name) override;
+  void SetFairSharing(const std::optional<FairSharing>& fair_sharing) override;
+  void SetAdmissionFairSharing(const std::optional<AdmissionFairSharing>& config) override;
+  void RestoreConsumption(const api::ObjectKey& local_queue, const Consumption& consumed,
+                          Time now) override;
+  void SampleConsumption(const api::ObjectKey& local_queue, Time now) override;
   void SetPinning(bool on) override { pinning_ = on; }
   void SetPartialAdmission(bool on) override;
   [[nodiscard]] Capacity& capacity() override { return *capacity_; }
@@ -132,6 +141,9 @@ class EngineImpl final : public Engine {
   [[nodiscard]] QueueHealth Health(const std::string& cluster_queue) const override;
   [[nodiscard]] QueueReport Report(const std::string& cluster_queue) const override;
   [[nodiscard]] QueueReport ReportLocal(const api::ObjectKey& local_queue) const override;
+  [[nodiscard]] std::optional<int64_t> CohortShare(const std::string& cohort) const override;
+  [[nodiscard]] std::optional<PastUsage> PastUsageOf(
+      const api::ObjectKey& local_queue) const override;
   [[nodiscard]] std::vector<std::string> PendingOrder(
       const std::string& cluster_queue) const override;
   [[nodiscard]] std::optional<PendingDecision> WhyPending(const std::string& id) const override;
@@ -181,6 +193,21 @@ class EngineImpl final : public Engine {
     Usage usage;
     std::vector<Victim> victims;
   };
+  // Hands out the entries of one cycle, each once; an entry has been processed when the next is
+  // asked for.
+  class EntryOrder {
+   public:
+    // `entries` may be reordered; they outlive this object and keep their usage until handed out.
+    EntryOrder(EngineImpl& engine, std::vector<Entry>& entries);
+    Entry* Next();  // null at the end
+    // The usage of a ClusterQueue has changed that is not the one of the last entry.
+    void UsageChanged(NodeId queue);
+
+   private:
+    std::vector<Entry>& entries_;
+    std::optional<Tournament> tournament_;  // with fair sharing
+    size_t next_ = 0;
+  };
   struct Explanation {
     PendingReason reason = PendingReason::kPendingEvaluation;
     uint64_t fingerprint = 0;
@@ -208,12 +235,14 @@ class EngineImpl final : public Engine {
   void ConfigChanged();
   void EnsureTree() const;  // rebuilds tree_ and health when configuration changed
   void Rebuild();
-  void JudgeHealth(QueueState& queue, const std::map<std::string, NodeId>& cohorts) const;
+  void ShareFairly();
+  void JudgeHealth(QueueState& queue) const;
   void Wake(QueueId queue);  // the whole cohort tree of it
   void ExcuseOverLimit(NodeId node, FlavorResourceId pair);
 
   // --- workloads (engine.cc) ---
   void Attach(WorkloadId id);
+  void Enqueue(WorkloadId id);
   void Detach(WorkloadId id);
   void Resolve(const std::set<WorkloadId>& ids);
   void ResolveQueue(QueueId queue);
@@ -222,6 +251,15 @@ class EngineImpl final : public Engine {
   void ReleaseQuota(WorkloadId id);
   bool PlanReserved(WorkloadId id, const api::Admission& admission);
   [[nodiscard]] std::vector<PodSetSpec> Specs(const WorkloadInput& input);
+
+  // --- past usage of LocalQueues (engine_usage.cc) ---
+  [[nodiscard]] bool IsUsageBased(const QueueState& queue) const;
+  [[nodiscard]] Consumption BaseUnits(const Usage& usage) const;
+  [[nodiscard]] Consumption AdmittedUse(const LocalQueueState& local) const;
+  void PlaceLane(LocalQueueId id);
+  void ChargeEntry(WorkloadId id);
+  void RefundEntry(WorkloadId id);
+  void SettleEntry(WorkloadId id);
 
   // --- the pass (engine_pass.cc) ---
   std::vector<Entry> Nominate();
@@ -293,6 +331,11 @@ class EngineImpl final : public Engine {
 
   bool config_dirty_ = false;
   QuotaTree tree_;
+  std::map<std::string, NodeId> cohort_nodes_;  // implicit Cohorts included
+  std::optional<FairSharing> fair_sharing_;
+  std::optional<FairShares> shares_;  // of tree_, with fair sharing
+  bool usage_based_ = false;          // admission fair sharing is on
+  UsageLedger past_;
   std::map<NodeId, std::vector<QueueId>> queues_of_root_;
   std::vector<QueueId> queue_at_;                          // by NodeId; not valid for Cohorts
   std::set<std::pair<NodeId, FlavorResourceId>> excused_;  // (root, pair) over limit not by us

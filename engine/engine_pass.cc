@@ -14,7 +14,10 @@ AssignContext EngineImpl::Context(const QueueState& queue, WorkloadId workload,
   if (claim_ && Before(Key(Find(claim_->id)), Key(workload))) {
     claim = &*claim_;
   }
-  return {tree_, queue.node, queue.config, flavors_, *capacity_, pods_, claim, pinning_, reason};
+  AssignContext context{tree_, queue.node, queue.config, flavors_, *capacity_,
+                        pods_, claim,      pinning_,     reason};
+  context.fair_sharing = shares_.has_value();
+  return context;
 }
 
 bool EngineImpl::NeedsPass() const {
@@ -232,16 +235,12 @@ bool EngineImpl::Cycle(PassResult& result) {
     return false;
   }
   ++result.cycles;
-  std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
-    if (a.level != b.level) {
-      return a.level < b.level;
-    }
-    return Before(Key(a.workload), Key(b.workload));
-  });
+  EntryOrder order(*this, entries);
   bool progress = false;
   std::vector<Entry*> skipped;
   Stage holds(tree_, *capacity_);  // only for this cycle
-  for (Entry& entry : entries) {
+  for (Entry* next = order.Next(); next != nullptr; next = order.Next()) {
+    Entry& entry = *next;
     const QueueState& queue = Queue(entry.queue);
     if (entry.hold_only) {
       const WorkloadClass& cls = queue.pending->Class(entry.cls);
@@ -249,7 +248,13 @@ bool EngineImpl::Cycle(PassResult& result) {
         holds.AddUsage(queue.node, pair, amount);
       }
     } else if (entry.assignment.mode == FitMode::kFit || entry.way_out) {
+      const size_t holds_before = holds_.size();
       const Tried tried = entry.way_out ? TryPreempt(entry, result) : TryAdmit(entry, result);
+      if (holds_.size() > holds_before) {
+        for (const Victim& victim : holds_.back().victims) {
+          order.UsageChanged(victim.queue);
+        }
+      }
       if (tried == Tried::kSkipped) {
         skipped.push_back(&entry);
       } else {
@@ -411,6 +416,7 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   ++admissions_;
   queue.book.Add(workload.usage, false, +1);
   Local(workload.local_queue).book.Add(workload.usage, false, +1);
+  ChargeEntry(entry.workload);
   for (const auto& [pair, amount] : workload.usage) {
     decision.borrows =
         decision.borrows || tree_.Usage(queue.node, pair) > tree_.Nominal(queue.node, pair);

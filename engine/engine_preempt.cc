@@ -121,15 +121,20 @@ void EngineImpl::VisitHolders(NodeId node, const VictimQuestion& question,
 // The result refers to `usage`.
 VictimQuestion EngineImpl::Question(QueueId queue, WorkloadId preemptor, const Usage& usage) {
   const OrderKey& key = Key(preemptor);
-  return {tree_,
-          Queue(queue).node,
-          Queue(queue).config.preemption,
-          key.priority,
-          key.queue_time,
-          {},
-          usage,
-          {},
-          {}};
+  VictimQuestion question{tree_,
+                          Queue(queue).node,
+                          Queue(queue).config.preemption,
+                          key.priority,
+                          key.queue_time,
+                          {},
+                          usage,
+                          {},
+                          {}};
+  if (shares_) {
+    question.shares = &*shares_;
+    question.fair_sharing = &*fair_sharing_;
+  }
+  return question;
 }
 
 // --- nomination ---
@@ -572,12 +577,7 @@ void EngineImpl::ResumeWaiting(const std::set<NodeId>& woken, bool nodes_changed
     }
     queue.waiting.erase(waiting.workload);
     queue.touched = true;
-    workload.place = Place::kQueued;
-    queue.pending->Add(
-        waiting.workload, workload.class_key,
-        queue.pending->HasClass(workload.class_key)
-            ? nullptr
-            : std::make_shared<const std::vector<PodSetSpec>>(Specs(workload.input)));
+    Enqueue(waiting.workload);
     queue.pending->Ready(queue.pending->ClassOf(waiting.workload));
     resumed_.push_back(waiting.workload);
     resumed_flavors_[waiting.workload] = std::move(waiting.flavors);

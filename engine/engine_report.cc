@@ -58,7 +58,20 @@ QueueReport EngineImpl::Report(const std::string& cluster_queue) const {
   report.reserving = queue.book.reserving;
   report.admitted = queue.book.admitted;
   report.usage = UsageOf(queue.book, queue.config, tables_);
+  EnsureTree();
+  if (shares_ && queue.exists) {
+    report.weighted_share = shares_->Of(queue.node).Rounded();
+  }
   return report;
+}
+
+std::optional<int64_t> EngineImpl::CohortShare(const std::string& cohort) const {
+  EnsureTree();
+  auto found = cohort_nodes_.find(cohort);
+  if (!shares_ || found == cohort_nodes_.end()) {
+    return std::nullopt;
+  }
+  return shares_->Of(found->second).Rounded();
 }
 
 QueueReport EngineImpl::ReportLocal(const api::ObjectKey& local_queue) const {
@@ -87,9 +100,14 @@ std::vector<std::string> EngineImpl::PendingOrder(const std::string& cluster_que
     return ids;
   }
   const QueueState& queue = Queue(found->second);
-  WorkloadSet order = queue.pending->order();
-  order.insert(queue.outside.begin(), queue.outside.end());
-  order.insert(queue.waiting.begin(), queue.waiting.end());
+  WorkloadSet others = queue.outside;
+  others.insert(queue.waiting.begin(), queue.waiting.end());
+  std::vector<WorkloadId> order = queue.pending->Order();
+  const auto middle = static_cast<std::ptrdiff_t>(order.size());
+  order.insert(order.end(), others.begin(), others.end());
+  if (!IsUsageBased(queue)) {  // else those that are not in the queue come last
+    std::inplace_merge(order.begin(), order.begin() + middle, order.end(), others.key_comp());
+  }
   for (const WorkloadId id : order) {
     ids.push_back(Key(id).id);
   }
@@ -133,7 +151,7 @@ std::string EngineImpl::SanityCheck() const {
       ++pending;
       const bool in_order = workload.place == Place::kQueued &&
                             Queue(workload.queue).pending->ClassOf(id).Valid() &&
-                            Queue(workload.queue).pending->order().contains(id);
+                            Queue(workload.queue).pending->Contains(id);
       const bool in_outside =
           workload.place == Place::kOutside && Queue(workload.queue).outside.contains(id);
       const bool in_waiting = workload.place == Place::kWaiting &&

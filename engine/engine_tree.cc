@@ -30,9 +30,10 @@ void EngineImpl::Rebuild() {
   }
   excused_.clear();
 
-  std::map<std::string, NodeId> cohorts;  // by name, implicit ones included
+  shares_.reset();
+  cohort_nodes_.clear();
   auto cohort_node = [&](const std::string& name) {
-    auto [position, added] = cohorts.try_emplace(name);
+    auto [position, added] = cohort_nodes_.try_emplace(name);
     if (added) {
       position->second = tree_.AddNode();
     }
@@ -72,12 +73,15 @@ void EngineImpl::Rebuild() {
   }
   tree_.Finish();
   queue_at_.assign(tree_.Size(), QueueId{});
+  if (fair_sharing_) {
+    ShareFairly();
+  }
 
   for (const auto& [name, id] : queue_ids_) {
     QueueState& queue = Queue(id);
     queue.wake = true;
     const QueueHealth before = queue.health;
-    JudgeHealth(queue, cohorts);
+    JudgeHealth(queue);
     queue.tell_all = queue.tell_all || before.active != queue.health.active;
     if (!queue.exists) {
       continue;
@@ -97,8 +101,26 @@ void EngineImpl::Rebuild() {
   }
 }
 
-void EngineImpl::JudgeHealth(QueueState& queue,
-                             const std::map<std::string, NodeId>& cohorts) const {
+void EngineImpl::ShareFairly() {
+  shares_.emplace(tree_, tables_);
+  for (const auto& [name, cohort] : cohorts_) {
+    shares_->SetWeight(cohort_nodes_.at(name), cohort.fair_weight);
+  }
+  for (const auto& [name, id] : queue_ids_) {
+    if (Queue(id).exists) {
+      shares_->SetWeight(Queue(id).node, Queue(id).config.fair_weight);
+    }
+  }
+}
+
+void EngineImpl::SetFairSharing(const std::optional<FairSharing>& fair_sharing) {
+  if (fair_sharing != fair_sharing_) {
+    fair_sharing_ = fair_sharing;
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::JudgeHealth(QueueState& queue) const {
   queue.health = QueueHealth{};
   auto inactive = [&](std::string reason, std::string message) {
     queue.health = QueueHealth{false, std::move(reason), std::move(message)};
@@ -130,7 +152,7 @@ void EngineImpl::JudgeHealth(QueueState& queue,
     problems.emplace_back("Misconfigured", queue.config.problem);
   }
   if (!queue.config.cohort.empty()) {
-    const NodeId cohort = cohorts.at(queue.config.cohort);
+    const NodeId cohort = cohort_nodes_.at(queue.config.cohort);
     if (tree_.InCycle(cohort)) {
       problems.emplace_back("HasCycle",
                             "cohort " + queue.config.cohort +

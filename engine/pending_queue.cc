@@ -3,7 +3,9 @@
 // back afterwards, because that member is its sort key.
 #include "engine/pending_queue.h"
 
+#include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace tutti::engine {
 
@@ -24,29 +26,32 @@ bool ByYielding::operator()(WorkloadId a, WorkloadId b) const {
 bool PendingQueue::ByFirst::operator()(ClassId a, ClassId b) const {
   const WorkloadId first_a = *queue->Class(a).members.begin();
   const WorkloadId first_b = *queue->Class(b).members.begin();
-  return queue->order_.key_comp()(first_a, first_b);
+  return ByOrder{queue->keys_}(first_a, first_b);
 }
 
 void PendingQueue::Add(WorkloadId workload, const std::string& key,
-                       const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets) {
+                       const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets,
+                       LocalQueueId lane_id) {
+  Lane& lane = lanes_.try_emplace(lane_id, this).first->second;
   auto [position, is_new] = by_key_.try_emplace(key, ClassId{next_class_});
   const ClassId id = position->second;
   if (is_new) {
     ++next_class_;
     auto added = std::make_unique<WorkloadClass>(keys_);
     added->key = key;
+    added->lane = lane_id;
     added->pod_sets = pod_sets;
     added->members.insert(workload);
     classes_.emplace(id.value, std::move(added));
-    ready_.insert(id);
+    lane.ready.insert(id);
   } else {
     WorkloadClass& known = Class(id);
     if (known.ready) {
-      ready_.erase(id);
+      lane.ready.erase(id);
     }
     known.members.insert(workload);
     if (known.ready) {
-      ready_.insert(id);
+      lane.ready.insert(id);
     } else if (known.order_matters && *known.members.begin() == workload) {
       // Who has to wait behind whom, and who may preempt whom, depends on the order: the new first
       // one is asked anew.
@@ -54,7 +59,7 @@ void PendingQueue::Add(WorkloadId workload, const std::string& key,
     }
   }
   class_of_[workload.value] = id;
-  order_.insert(workload);
+  lane.order.insert(workload);
 }
 
 void PendingQueue::Remove(WorkloadId workload) {
@@ -64,10 +69,12 @@ void PendingQueue::Remove(WorkloadId workload) {
   }
   const ClassId id = position->second;
   class_of_.erase(position);
-  order_.erase(workload);
   WorkloadClass& known = Class(id);
+  const LocalQueueId lane_id = known.lane;
+  Lane& lane = LaneOf(known);
+  lane.order.erase(workload);
   if (known.ready) {
-    ready_.erase(id);
+    lane.ready.erase(id);
   }
   known.members.erase(workload);
   if (known.members.empty()) {
@@ -76,12 +83,49 @@ void PendingQueue::Remove(WorkloadId workload) {
     by_key_.erase(known.key);
     classes_.erase(id.value);
   } else if (known.ready) {
-    ready_.insert(id);
+    lane.ready.insert(id);
+  }
+  if (lane.order.empty()) {
+    lanes_.erase(lane_id);
   }
 }
 
+double PendingQueue::UsageOf(LocalQueueId lane) const {
+  auto found = lane_usage_.find(lane);
+  return found == lane_usage_.end() ? 0 : found->second;
+}
+
+template <typename Pick>
+WorkloadId PendingQueue::FirstOfLanes(const Pick& pick) const {
+  WorkloadId best;
+  double best_usage = 0;
+  for (const auto& [id, lane] : lanes_) {
+    const WorkloadId found = pick(lane);
+    if (!found.Valid()) {
+      continue;
+    }
+    const double usage = UsageOf(id);
+    if (!best.Valid() || usage < best_usage ||
+        (usage == best_usage && ByOrder{keys_}(found, best))) {
+      best = found;
+      best_usage = usage;
+    }
+  }
+  return best;
+}
+
 WorkloadId PendingQueue::First() const {
-  return order_.empty() ? WorkloadId{} : *order_.begin();
+  return FirstOfLanes([](const Lane& lane) { return *lane.order.begin(); });
+}
+
+WorkloadId PendingQueue::Behind() const {
+  const WorkloadId first = First();
+  for (const auto& [id, lane] : lanes_) {
+    if (*lane.order.rbegin() != first) {
+      return *lane.order.rbegin();
+    }
+  }
+  return first;
 }
 
 WorkloadId PendingQueue::Candidate(bool strict) const {
@@ -89,7 +133,30 @@ WorkloadId PendingQueue::Candidate(bool strict) const {
     const WorkloadId first = First();
     return first.Valid() && Class(ClassOf(first)).ready ? first : WorkloadId{};
   }
-  return ready_.empty() ? WorkloadId{} : *Class(*ready_.begin()).members.begin();
+  return FirstOfLanes([&](const Lane& lane) {
+    return lane.ready.empty() ? WorkloadId{} : *Class(*lane.ready.begin()).members.begin();
+  });
+}
+
+std::vector<WorkloadId> PendingQueue::Order() const {
+  std::vector<std::pair<double, WorkloadId>> all;
+  all.reserve(Size());
+  for (const auto& [id, lane] : lanes_) {
+    for (const WorkloadId workload : lane.order) {
+      all.emplace_back(UsageOf(id), workload);
+    }
+  }
+  if (lanes_.size() > 1) {
+    std::sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : ByOrder{keys_}(a.second, b.second);
+    });
+  }
+  std::vector<WorkloadId> order;
+  order.reserve(all.size());
+  for (const auto& [usage, workload] : all) {
+    order.push_back(workload);
+  }
+  return order;
 }
 
 ClassId PendingQueue::ClassOf(WorkloadId workload) const {
@@ -100,7 +167,7 @@ ClassId PendingQueue::ClassOf(WorkloadId workload) const {
 void PendingQueue::Park(ClassId id) {
   WorkloadClass& known = Class(id);
   if (known.ready) {
-    ready_.erase(id);
+    LaneOf(known).ready.erase(id);
     known.ready = false;
   }
   if (known.waits_for_nodes) {
@@ -127,7 +194,7 @@ void PendingQueue::MakeReady(ClassId id) {
     known.ready = true;
     known.hold.clear();
     known.next_flavor.clear();
-    ready_.insert(id);
+    LaneOf(known).ready.insert(id);
   }
 }
 
@@ -164,7 +231,11 @@ std::string PendingQueue::SanityCheck() const {
     if (known->members.empty()) {
       return "class without members";
     }
-    if (known->ready != ready_.contains(ClassId{id})) {
+    auto lane = lanes_.find(known->lane);
+    if (lane == lanes_.end()) {
+      return "class in no lane";
+    }
+    if (known->ready != lane->second.ready.contains(ClassId{id})) {
       return "class ready flag and ready set differ";
     }
     if (!known->ready && known->waits_for_nodes != node_waiters_.contains(ClassId{id})) {
@@ -174,12 +245,21 @@ std::string PendingQueue::SanityCheck() const {
       return "class waits for flights but is not in the set of those";
     }
     for (const WorkloadId member : known->members) {
-      if (ClassOf(member) != ClassId{id} || !order_.contains(member)) {
+      if (ClassOf(member) != ClassId{id} || !lane->second.order.contains(member)) {
         return "class member is not indexed";
       }
     }
   }
-  if (members != order_.size() || members != class_of_.size() || ready != ready_.size() ||
+  size_t in_lanes = 0;
+  size_t ready_in_lanes = 0;
+  for (const auto& [id, lane] : lanes_) {
+    in_lanes += lane.order.size();
+    ready_in_lanes += lane.ready.size();
+    if (lane.order.empty()) {
+      return "empty lane";
+    }
+  }
+  if (members != in_lanes || members != class_of_.size() || ready != ready_in_lanes ||
       classes_.size() != by_key_.size()) {
     return "sizes of the indexes differ";
   }

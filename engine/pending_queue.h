@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The waiting workloads of one ClusterQueue. Order: higher priority, older queue time, uid, id.
-// Equal workloads (same pod sets and priority) form a class: what one of them was told in a state
-// is true for all, so a class is tried once and then parked until something relevant changes.
+// The waiting workloads of one ClusterQueue. Order: higher priority, older queue time, uid, id;
+// with admission fair sharing before all that the LocalQueue's usage: each LocalQueue then is a
+// lane. Equal workloads (same pod sets and priority) form a class: what one of them was told in a
+// state is true for all, so a class is tried once and then parked until something relevant changes.
 // Everything here is O(log n) except where said.
 #pragma once
 
@@ -53,6 +54,7 @@ using HolderSet = std::set<WorkloadId, ByYielding>;
 struct WorkloadClass {
   explicit WorkloadClass(const OrderTable* keys) : members(ByOrder{keys}) {}
   std::string key;
+  LocalQueueId lane;  // all members are in this one
   std::shared_ptr<const std::vector<PodSetSpec>> pod_sets;
   WorkloadSet members;
   bool ready = true;  // to be tried
@@ -71,23 +73,31 @@ struct WorkloadClass {
 
 class PendingQueue {
  public:
-  explicit PendingQueue(const OrderTable* keys)
-      : keys_(keys), order_(ByOrder{keys}), ready_(ByFirst{this}) {}
+  explicit PendingQueue(const OrderTable* keys) : keys_(keys) {}
   PendingQueue(const PendingQueue&) = delete;
   PendingQueue& operator=(const PendingQueue&) = delete;
 
   [[nodiscard]] bool HasClass(const std::string& key) const { return by_key_.contains(key); }
   // `key` identifies the class; `pod_sets` is needed only when it is new. A parked class for which
-  // the order matters is tried again when this becomes its first member.
+  // the order matters is tried again when this becomes its first member. `lane`: not valid without
+  // admission fair sharing; workloads of different lanes have different keys.
   void Add(WorkloadId workload, const std::string& key,
-           const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets);
+           const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets, LocalQueueId lane);
   void Remove(WorkloadId workload);
+  // Lower usage goes first; equal usage is like no lanes. 0 until set. O(log lanes).
+  void SetUsage(LocalQueueId lane, double usage) { lane_usage_[lane] = usage; }
 
-  [[nodiscard]] bool Empty() const { return order_.empty(); }
-  [[nodiscard]] size_t Size() const { return order_.size(); }
-  [[nodiscard]] const WorkloadSet& order() const { return order_; }
-  // Not valid when empty.
+  [[nodiscard]] bool Empty() const { return class_of_.empty(); }
+  [[nodiscard]] size_t Size() const { return class_of_.size(); }
+  [[nodiscard]] bool Contains(WorkloadId workload) const {
+    return class_of_.contains(workload.value);
+  }
+  // In order; O(n), with lanes O(n log n).
+  [[nodiscard]] std::vector<WorkloadId> Order() const;
+  // Not valid when empty. O(lanes).
   [[nodiscard]] WorkloadId First() const;
+  // One that is not First(), if there is another; not valid when empty. O(lanes).
+  [[nodiscard]] WorkloadId Behind() const;
   // The workload to try next. StrictFIFO: only the very first one; nothing while it is parked.
   [[nodiscard]] WorkloadId Candidate(bool strict) const;
 
@@ -112,16 +122,27 @@ class PendingQueue {
     const PendingQueue* queue;
     bool operator()(ClassId a, ClassId b) const;
   };
+  struct Lane {
+    explicit Lane(const PendingQueue* queue)
+        : order(ByOrder{queue->keys_}), ready(ByFirst{queue}) {}
+    WorkloadSet order;
+    std::set<ClassId, ByFirst> ready;
+  };
   void MakeReady(ClassId id);
+  Lane& LaneOf(const WorkloadClass& known) { return lanes_.at(known.lane); }
+  [[nodiscard]] double UsageOf(LocalQueueId lane) const;
+  // Of the workloads that `pick` names in each lane (not valid = none) the first in order.
+  template <typename Pick>
+  [[nodiscard]] WorkloadId FirstOfLanes(const Pick& pick) const;
 
   const OrderTable* keys_;
-  WorkloadSet order_;
+  std::map<LocalQueueId, Lane> lanes_;  // none is empty
+  std::map<LocalQueueId, double> lane_usage_;
   std::map<uint32_t, std::unique_ptr<WorkloadClass>> classes_;
   std::unordered_map<std::string, ClassId> by_key_;  // looked up, never iterated
   std::unordered_map<uint32_t, ClassId> class_of_;   // looked up, never iterated
-  std::set<ClassId, ByFirst> ready_;
-  std::set<ClassId> node_waiters_;    // parked ones
-  std::set<ClassId> flight_waiters_;  // parked ones, all of them node waiters too
+  std::set<ClassId> node_waiters_;                   // parked ones
+  std::set<ClassId> flight_waiters_;                 // parked ones, all of them node waiters too
   uint32_t next_class_ = 0;
 };
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <tuple>
 
+#include "engine/removals.h"
+
 namespace tutti::engine {
 
 namespace {
@@ -62,21 +64,6 @@ class ClassicalSearch {
     });
   }
 
-  [[nodiscard]] bool Allows(api::PreemptionPolicy policy, const Holder& holder) const {
-    switch (policy) {
-      case api::PreemptionPolicy::kNever:
-        return false;
-      case api::PreemptionPolicy::kLowerPriority:
-        return holder.priority < question_.priority;
-      case api::PreemptionPolicy::kLowerOrNewerEqualPriority:
-        return holder.priority < question_.priority ||
-               (holder.priority == question_.priority && question_.queue_time < holder.queue_time);
-      case api::PreemptionPolicy::kAny:
-        return true;
-    }
-    return false;
-  }
-
   // Whether the node uses no more than its quota of everything that is contested.
   [[nodiscard]] bool WithinQuota(NodeId node) const {
     return std::all_of(question_.contested.begin(), question_.contested.end(),
@@ -99,7 +86,7 @@ class ClassicalSearch {
     const api::Preemption& policy = question_.policy;
     if (policy.within_cluster_queue != api::PreemptionPolicy::kNever) {
       question_.holders(question_.queue, [&](const Holder& holder) {
-        if (Uses(holder) && Allows(policy.within_cluster_queue, holder)) {
+        if (Uses(holder) && MayPreempt(question_, policy.within_cluster_queue, holder)) {
           same_queue_.push_back({holder, NodeId{}, Standing::kSameQueue});
         }
       });
@@ -135,7 +122,8 @@ class ClassicalSearch {
       }
       CollectBelow(child, common, done, advantage);
       question_.holders(child, [&](const Holder& holder) {
-        if (!Uses(holder) || !Allows(question_.policy.reclaim_within_cohort, holder)) {
+        if (!Uses(holder) ||
+            !MayPreempt(question_, question_.policy.reclaim_within_cohort, holder)) {
           return;
         }
         if (advantage) {
@@ -199,105 +187,15 @@ class ClassicalSearch {
     return true;
   }
 
-  void TakeOff(const Candidate& candidate) {
-    for (const auto& [pair, amount] : *candidate.holder.usage) {
-      tree_.RemoveUsage(candidate.holder.queue, pair, amount);
-    }
-  }
-
-  void PutBack(const Candidate& candidate) {
-    for (const auto& [pair, amount] : *candidate.holder.usage) {
-      tree_.AddUsage(candidate.holder.queue, pair, amount);
-    }
-  }
-
-  [[nodiscard]] bool QuotaFits(bool borrow) const {
-    return std::all_of(question_.usage.begin(), question_.usage.end(), [&](const auto& entry) {
-      const auto& [pair, amount] = entry;
-      return (borrow || tree_.Usage(question_.queue, pair) + amount <=
-                            tree_.SubtreeQuota(question_.queue, pair)) &&
-             amount <= tree_.Available(question_.queue, pair);
-    });
-  }
-
-  using Chosen = std::vector<const Candidate*>;
-
-  [[nodiscard]] bool Placed(const Chosen& gone) const {
-    if (!question_.placed) {
-      return true;
-    }
-    std::vector<WorkloadId> ids;
-    for (const Candidate* candidate : gone) {
-      ids.push_back(candidate->holder.workload);
-    }
-    return question_.placed(ids);
-  }
-
   std::vector<Victim> Attempt(bool borrow) {
-    Chosen gone;
-    size_t enough = 0;     // so many make the quota fit
-    bool at_once = false;  // and these make a place, too
+    Removals removals(question_, borrow);
     for (const Candidate* candidate : candidates_) {
-      if (!MayGo(*candidate, borrow)) {
-        continue;
-      }
-      TakeOff(*candidate);
-      gone.push_back(candidate);
-      if (enough == 0 && QuotaFits(borrow)) {
-        enough = gone.size();
-        at_once = Placed(gone);
-        if (at_once) {
-          break;
-        }
+      if (MayGo(*candidate, borrow) &&
+          removals.Take(candidate->holder, ReasonOf(candidate->standing))) {
+        break;
       }
     }
-    const bool found = at_once || (gone.size() > enough && enough > 0 && Placed(gone));
-    if (found && !at_once) {
-      ShortestPlaced(gone, enough);
-    }
-    if (found) {
-      FillBack(gone, borrow);
-    }
-    std::vector<Victim> victims;
-    for (const Candidate* candidate : gone) {
-      PutBack(*candidate);
-      if (found) {
-        victims.push_back({candidate->holder.workload, candidate->holder.queue,
-                           candidate->holder.usage, candidate->holder.evicting,
-                           ReasonOf(candidate->standing)});
-      }
-    }
-    return victims;
-  }
-
-  // All of `gone` give a place, the first `enough` don't: cuts it where there is just one.
-  void ShortestPlaced(Chosen& gone, size_t enough) {
-    size_t not_placed = enough;
-    size_t placed = gone.size();
-    while (placed - not_placed > 1) {
-      const size_t middle = not_placed + (placed - not_placed) / 2;
-      const Chosen some(gone.begin(), gone.begin() + static_cast<std::ptrdiff_t>(middle));
-      (Placed(some) ? placed : not_placed) = middle;
-    }
-    while (gone.size() > placed) {
-      PutBack(*gone.back());
-      gone.pop_back();
-    }
-  }
-
-  // From the last but one to the first, whoever isn't needed stays.
-  void FillBack(Chosen& gone, bool borrow) {
-    for (size_t index = gone.size() - 1; index-- > 0;) {
-      const Candidate* candidate = gone[index];
-      PutBack(*candidate);
-      Chosen without = gone;
-      without.erase(without.begin() + static_cast<std::ptrdiff_t>(index));
-      if (QuotaFits(borrow) && Placed(without)) {
-        gone = std::move(without);
-      } else {
-        TakeOff(*candidate);
-      }
-    }
+    return removals.Suffices() ? removals.Minimal() : std::vector<Victim>{};
   }
 
   const VictimQuestion& question_;
@@ -305,20 +203,28 @@ class ClassicalSearch {
   std::vector<Candidate> hierarchy_;
   std::vector<Candidate> by_priority_;
   std::vector<Candidate> same_queue_;
-  Chosen candidates_;
+  std::vector<const Candidate*> candidates_;
 };
 
 }  // namespace
 
 std::vector<Victim> FindVictims(const VictimQuestion& question) {
-  return ClassicalSearch(question).Run();
+  return question.shares != nullptr ? FindFairVictims(question) : ClassicalSearch(question).Run();
 }
 
 PreemptionChance ChanceOf(const VictimQuestion& question, FlavorResourceId pair, Amount amount) {
   const Usage usage = {{pair, amount}};
-  const VictimQuestion single{
-      question.tree,       question.queue, question.policy, question.priority,
-      question.queue_time, {pair},         usage,           question.holders};
+  const VictimQuestion single{question.tree,
+                              question.queue,
+                              question.policy,
+                              question.priority,
+                              question.queue_time,
+                              {pair},
+                              usage,
+                              question.holders,
+                              {},
+                              question.shares,
+                              question.fair_sharing};
   QuotaTree& tree = question.tree;
   const std::vector<Victim> victims = FindVictims(single);
   PreemptionChance chance;

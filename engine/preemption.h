@@ -4,8 +4,8 @@
 // "Preemption"). The search tries removals out in the tree and leaves it as it was.
 //
 //   VictimQuestion ── FindVictims ──> victims, or none
-//                        └ ClassicalVictims: candidates in order are removed until the workload
-//                          fits, then as many as possible are put back
+//                        ├ classical: by priority and who has borrowed (preemption.cc)
+//                        └ fair sharing: by shares (fair_preemption.cc)
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@
 #include "base/time.h"
 #include "engine/assigner.h"
 #include "engine/engine.h"
+#include "engine/fair_share.h"
 #include "engine/ids.h"
 #include "engine/quota_tree.h"
 
@@ -57,11 +58,16 @@ struct VictimQuestion {
   // Whether the pods have a place once these are gone. Asked only when the quota fits; an empty
   // function: quota alone decides. More victims never take a place away.
   std::function<bool(const std::vector<WorkloadId>&)> placed = {};
+  // Both set: fair sharing decides; borrowWithinCohort of the policy means nothing then.
+  const FairShares* shares = nullptr;
+  const FairSharing* fair_sharing = nullptr;
 };
 
 // Empty: nobody's removal would help, or nobody may be removed. The victims are in the order in
 // which they were chosen.
 [[nodiscard]] std::vector<Victim> FindVictims(const VictimQuestion& question);
+// Its part for fair sharing.
+[[nodiscard]] std::vector<Victim> FindFairVictims(const VictimQuestion& question);
 
 // What preemption could do for one pair (Kueue's preemption oracle): `amount` is asked for by the
 // ClusterQueue of the question, whose `contested`, `usage` and `placed` aren't looked at.

@@ -80,6 +80,7 @@ void QuotaTree::Finish() {
     const Node& node = nodes_[id.value];
     for (auto& [pair, cell] : nodes_[id.value].cells) {
       cell.subtree += cell.limits.nominal;
+      cell.has_quota = true;
     }
     if (!node.parent.Valid()) {
       continue;
@@ -125,6 +126,26 @@ std::vector<FlavorResourceId> QuotaTree::Cells(NodeId node) const {
     ids.push_back(id);
   }
   return ids;
+}
+
+std::vector<FlavorResourceId> QuotaTree::QuotaCells(NodeId node) const {
+  std::vector<FlavorResourceId> ids;
+  for (const auto& [id, cell] : nodes_[node.value].cells) {
+    if (cell.has_quota) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+QuotaTree::Borrowed QuotaTree::BorrowedBy(NodeId node) const {
+  Borrowed borrowed;
+  for (const auto& [id, cell] : nodes_[node.value].cells) {
+    if (cell.has_quota && cell.usage > cell.subtree) {
+      borrowed.emplace_back(id, cell.usage - cell.subtree);
+    }
+  }
+  return borrowed;
 }
 
 Amount QuotaTree::Nominal(NodeId node, FlavorResourceId id) const {

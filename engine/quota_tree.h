@@ -53,6 +53,11 @@ class QuotaTree {
   // Distance to the furthest leaf: 0 for a ClusterQueue, 1 for a Cohort of ClusterQueues.
   [[nodiscard]] int Height(NodeId node) const { return nodes_[node.value].height; }
   [[nodiscard]] std::vector<FlavorResourceId> Cells(NodeId node) const;
+  // Of these, the pairs for which the node or something below it has a quota (perhaps 0).
+  [[nodiscard]] std::vector<FlavorResourceId> QuotaCells(NodeId node) const;
+  // The QuotaCells that are used beyond SubtreeQuota, in order, and by how much.
+  using Borrowed = std::vector<std::pair<FlavorResourceId, Amount>>;
+  [[nodiscard]] Borrowed BorrowedBy(NodeId node) const;
 
   [[nodiscard]] Amount Nominal(NodeId node, FlavorResourceId id) const;
   [[nodiscard]] std::optional<Amount> BorrowingLimit(NodeId node, FlavorResourceId id) const;
@@ -77,6 +82,7 @@ class QuotaTree {
  private:
   struct Cell {
     QuotaLimits limits;
+    bool has_quota = false;  // here or below
     Amount subtree = 0;
     Amount usage = 0;
     [[nodiscard]] Amount Local() const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -169,6 +170,37 @@ class Runner {
       engine_->SetPending(input);
     } else if (verb == "reserved") {
       Reserved(words);
+    } else if (verb == "fair") {
+      FairSharing fair;
+      for (const std::string& word : words) {
+        fair.strategies.push_back(word == "final" ? FairStrategy::kLessThanOrEqualToFinalShare
+                                                  : FairStrategy::kLessThanInitialShare);
+      }
+      engine_->SetFairSharing(fair);
+    } else if (verb == "past") {
+      AdmissionFairSharing past;
+      for (const std::string& word : words) {
+        const auto [key, value] = KeyValue(word);
+        if (key == "half-life") {
+          past.usage_half_life = std::chrono::minutes(std::stoi(value));
+        } else if (key == "sampling") {
+          past.usage_sampling_interval = std::chrono::minutes(std::stoi(value));
+        } else {
+          past.resource_weights[key] = std::stod(value);
+        }
+      }
+      engine_->SetAdmissionFairSharing(past);
+    } else if (verb == "clock") {
+      now_ = kNoTime + std::chrono::minutes(std::stoi(words[0]));
+    } else if (verb == "consumed") {
+      Consumption consumed;
+      for (size_t index = 1; index < words.size(); ++index) {
+        const auto [resource, amount] = KeyValue(words[index]);
+        consumed[resource] = std::stod(amount);
+      }
+      engine_->RestoreConsumption(LocalKey(words[0]), consumed, now_);
+    } else if (verb == "sample") {
+      engine_->SampleConsumption(LocalKey(words[0]), now_);
     } else if (verb == "admit") {
       engine_->MarkAdmitted(words[0]);
     } else if (verb == "finish") {
@@ -184,10 +216,10 @@ class Runner {
     } else if (verb == "problem") {
       engine_->SetQueueProblem(words[0], words.size() > 1 ? words[1] : "", "is blocked outside");
     } else if (verb == "pass") {
-      last_ = engine_->RunPass(kNoTime + std::chrono::seconds(++clock_));
+      last_ = engine_->RunPass(Tick());
       // Who was admitted just now is spared; whoever has to give way does so in the next pass.
       for (int more = 0; more < 8 && engine_->NeedsPass(); ++more) {
-        PassResult next = engine_->RunPass(kNoTime + std::chrono::seconds(++clock_));
+        PassResult next = engine_->RunPass(Tick());
         last_.admitted.insert(last_.admitted.end(), next.admitted.begin(), next.admitted.end());
         last_.preempted.insert(last_.preempted.end(), next.preempted.begin(), next.preempted.end());
         last_.pending.insert(last_.pending.end(), next.pending.begin(), next.pending.end());
@@ -248,6 +280,8 @@ class Runner {
         cohort.parent = word;
       } else if (TakePrefix(word, "problem=")) {
         cohort.problem = word;
+      } else if (TakePrefix(word, "weight=")) {
+        cohort.fair_weight = Number(word);
       } else {
         groups.push_back(word);
       }
@@ -265,6 +299,10 @@ class Runner {
       std::string word = words[index];
       if (TakePrefix(word, "cohort=")) {
         queue.cohort = word;
+      } else if (TakePrefix(word, "weight=")) {
+        queue.fair_weight = Number(word);
+      } else if (word == "usage-based") {
+        queue.usage_based_admission = true;
       } else if (word == "strict") {
         queue.strict_fifo = true;
       } else if (word == "borrow-next") {
@@ -302,6 +340,9 @@ class Runner {
     Local({"default/" + words[0], words[0]});
   }
 
+  // Each pass has a time of its own, unless `clock` has set one.
+  Time Tick() { return now_ != kNoTime ? now_ : kNoTime + std::chrono::seconds(++clock_); }
+
   static api::PreemptionPolicy Policy(const std::string& word) {
     return word == "any"     ? api::PreemptionPolicy::kAny
            : word == "lower" ? api::PreemptionPolicy::kLowerPriority
@@ -309,14 +350,23 @@ class Runner {
                              : api::PreemptionPolicy::kNever;
   }
 
+  static api::ObjectKey LocalKey(const std::string& text) {
+    const size_t slash = text.find('/');
+    return {text.substr(0, slash), text.substr(slash + 1)};
+  }
+
   void Local(const Words& words) {
     api::LocalQueue local;
-    const size_t slash = words[0].find('/');
-    local.meta.ns = words[0].substr(0, slash);
-    local.meta.name = words[0].substr(slash + 1);
+    local.meta.ns = LocalKey(words[0]).ns;
+    local.meta.name = LocalKey(words[0]).name;
     local.cluster_queue = words[1];
-    if (words.size() > 2 && words[2] == "stop") {
-      local.stop_policy = api::StopPolicy::kHold;
+    for (size_t index = 2; index < words.size(); ++index) {
+      std::string word = words[index];
+      if (word == "stop") {
+        local.stop_policy = api::StopPolicy::kHold;
+      } else if (TakePrefix(word, "weight=")) {
+        local.fair_weight = Number(word);
+      }
     }
     engine_->SetLocalQueue(local);
   }
@@ -608,6 +658,19 @@ class Runner {
       EXPECT_EQ(report.pending, std::stoi(words[1]));
       EXPECT_EQ(report.reserving, std::stoi(words[2]));
       EXPECT_EQ(report.admitted, std::stoi(words[3]));
+    } else if (what == "share") {  // QUEUE|cohort:NAME SHARE|max|none
+      std::string name = words[0];
+      const std::optional<int64_t> share = TakePrefix(name, "cohort:")
+                                               ? engine_->CohortShare(name)
+                                               : engine_->Report(name).weighted_share;
+      EXPECT_EQ(share ? std::to_string(*share) : "none",
+                words[1] == "max" ? std::to_string(std::numeric_limits<int64_t>::max()) : words[1]);
+    } else if (what == "past") {  // NS/L USAGE|none
+      const std::optional<PastUsage> past = engine_->PastUsageOf(LocalKey(words[0]));
+      ASSERT_EQ(past.has_value(), words[1] != "none");
+      if (past) {
+        EXPECT_NEAR(past->usage, std::stod(words[1]), 1e-9);
+      }
     } else if (what == "planned") {
       EXPECT_EQ(planned_, words[0] == "yes");
     } else {
@@ -635,6 +698,7 @@ class Runner {
 
   std::unique_ptr<Engine> engine_ = MakeEngine();
   PassResult last_;
+  Time now_ = kNoTime;  // as `clock` says
   std::map<std::string, AdmitDecision> decisions_;
   std::map<std::string, PendingDecision> told_;
   std::map<std::string, WorkloadInput> inputs_;

@@ -262,6 +262,19 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   options.gang_api = ChooseGangApi(config, facts).api;
   options.autoscaler_seen = facts.autoscaler;
   options.own_namespace = config.ns;
+  if (config.fair_sharing) {
+    engine::FairSharing& fair = options.fair_sharing.emplace();
+    for (const PreemptionStrategy strategy : config.fair_sharing->strategies) {
+      fair.strategies.push_back(strategy == PreemptionStrategy::kLessThanInitialShare
+                                    ? engine::FairStrategy::kLessThanInitialShare
+                                    : engine::FairStrategy::kLessThanOrEqualToFinalShare);
+    }
+  }
+  if (config.admission_fair_sharing && config.gates.Enabled("AdmissionFairSharing")) {
+    options.admission_fair_sharing = {config.admission_fair_sharing->usage_half_life,
+                                      config.admission_fair_sharing->usage_sampling_interval,
+                                      config.admission_fair_sharing->resource_weights};
+  }
   options.managed_namespaces = config.managed_jobs_namespace_selector;
   options.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
   options.landing_timeout = config.landing.timeout;

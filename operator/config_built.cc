@@ -26,9 +26,6 @@ void CheckBuilt(Section* root, Config* config) {
          "copying labels to Workloads");
   refuse(config->resources.ignore_undeclared, "resources.quotaCheckStrategy",
          "ignoring undeclared resources");
-  refuse(config->fair_sharing.has_value(), "fairSharing", "fair sharing");
-  refuse(config->admission_fair_sharing.has_value(), "admissionFairSharing",
-         "admission fair sharing");
   refuse(!config->metrics.custom_labels.empty(), "metrics.customLabels", "custom metric labels");
   refuse(!config->tls_cipher_suites.empty(), "tls.cipherSuites", "a list of TLS cipher suites");
   refuse(!config->tls_curve_preferences.empty(), "tls.curvePreferences", "a list of TLS curves");

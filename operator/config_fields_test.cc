@@ -163,7 +163,11 @@ TEST(ConfigFieldsTest, OldVersionHasItsOwnDefaults) {
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_FALSE(config->wait_for_pods_ready.block_admission);
   EXPECT_TRUE(Parse("v1beta1", "fairSharing: {enable: false}\n"));
-  EXPECT_FALSE(Parse("v1beta1", "fairSharing: {enable: true}\n"));  // not built
+  config = Parse("v1beta1", "fairSharing: {enable: true}\n");
+  ASSERT_TRUE(config && config->fair_sharing);
+  EXPECT_THAT(config->fair_sharing->strategies,
+              testing::ElementsAre(PreemptionStrategy::kLessThanOrEqualToFinalShare,
+                                   PreemptionStrategy::kLessThanInitialShare));
   config = Parse("v1beta1", "queueVisibility: {}\nintegrations: {podOptions: {}}\n");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_THAT(config->notes, testing::UnorderedElementsAre(HasSubstr("queueVisibility has no"),

@@ -52,10 +52,13 @@ enum class Metric {
   kLocalQueueReservingActiveWorkloads,
   kAdmittedActiveWorkloads,
   kLocalQueueAdmittedActiveWorkloads,
-  kClusterQueueStatus,   // cluster_queue, status
-  kLocalQueueStatus,     // name, namespace, active
-  kClusterQueueInfo,     // cluster_queue, parent_cohort, root_cohort
-  kResourceReservation,  // cohort, cluster_queue, flavor, resource
+  kClusterQueueStatus,         // cluster_queue, status
+  kLocalQueueStatus,           // name, namespace, active
+  kClusterQueueInfo,           // cluster_queue, parent_cohort, root_cohort
+  kClusterQueueWeightedShare,  // cluster_queue, cohort
+  kCohortWeightedShare,        // cohort
+  kLocalQueuePastUsage,        // name, namespace, cluster_queue
+  kResourceReservation,        // cohort, cluster_queue, flavor, resource
   kResourceUsage,
   kNominalQuota,
   kBorrowingLimit,

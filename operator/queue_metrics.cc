@@ -138,8 +138,18 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     Set(Metric::kClusterQueueInfo,
         {key.name, queue->cohort, queue->cohort.empty() ? "" : RootOf(world, queue->cohort)}, 1,
         metrics);
+    const engine::QueueReport report = engine.Report(key.name);
+    if (report.weighted_share) {
+      Set(Metric::kClusterQueueWeightedShare, {key.name, queue->cohort},
+          static_cast<double>(*report.weighted_share), metrics);
+    }
     if (config_.cluster_queue_resources) {
-      Quotas(*queue, engine.Report(key.name), metrics);
+      Quotas(*queue, report, metrics);
+    }
+  }
+  for (const auto& [key, cohort] : world.cohorts.All()) {
+    if (const std::optional<int64_t> share = engine.CohortShare(key.name)) {
+      Set(Metric::kCohortWeightedShare, {key.name}, static_cast<double>(*share), metrics);
     }
   }
   for (const auto& [key, queue] : world.local_queues.All()) {
@@ -159,6 +169,10 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     for (const char* state : {"True", "False", "Unknown"}) {
       const bool now = std::string_view(state) == (active ? "True" : "False");
       Set(Metric::kLocalQueueStatus, {key.name, key.ns, state}, now ? 1 : 0, metrics);
+    }
+    if (const auto past = engine.PastUsageOf(key)) {
+      Set(Metric::kLocalQueuePastUsage, {key.name, key.ns, queue->cluster_queue}, past->usage,
+          metrics);
     }
     if (config_.cluster_queue_resources) {
       for (const engine::FlavorUsage& usage : report.usage) {

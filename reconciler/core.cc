@@ -54,6 +54,8 @@ Core::Core(Options options)
       device_quota_(options_.device_mappings, options_.extended_resource_quota) {
   engine_->capacity().SetDevicesKnown(options_.devices);
   engine_->capacity().Volumes().SetKnown(options_.volumes);
+  engine_->SetFairSharing(options_.fair_sharing);
+  engine_->SetAdmissionFairSharing(options_.admission_fair_sharing);
   engine_->SetPinning(options_.steering == Steering::kNodeSelector);
 }
 Core::~Core() = default;
@@ -74,8 +76,27 @@ void Core::DirtyAll() {
 }
 
 void Core::DirtyQueue(const std::string& cluster_queue) {
-  if (!cluster_queue.empty()) {
-    dirty_queues_.insert("ClusterQueue/" + cluster_queue);
+  if (cluster_queue.empty()) {
+    return;
+  }
+  dirty_queues_.insert("ClusterQueue/" + cluster_queue);
+  if (options_.fair_sharing) {
+    DirtyCohortsAbove(cluster_queue);
+  }
+}
+
+// What a ClusterQueue uses counts in the shares of all Cohorts above it.
+void Core::DirtyCohortsAbove(const std::string& cluster_queue) {
+  const auto queue = world_.cluster_queues.Find({"", cluster_queue});
+  std::string name = queue != nullptr ? queue->cohort : "";
+  std::set<std::string> seen;  // parents may form a cycle
+  while (!name.empty() && seen.insert(name).second) {
+    const auto cohort = world_.cohorts.Find({"", name});
+    if (cohort == nullptr) {
+      return;  // exists by name only: nothing to write to, and nothing above it
+    }
+    dirty_queues_.insert("Cohort/" + name);
+    name = cohort->parent;
   }
 }
 
@@ -313,6 +334,7 @@ void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
 Output Core::Step(Time now) {
   now_ = now;
   if (synced_) {
+    SamplePast();
     while (!timers_.empty() && timers_.begin()->first <= now) {
       const api::ObjectKey key = timers_.begin()->second;
       timers_.erase(timers_.begin());
@@ -517,6 +539,9 @@ std::optional<Time> Core::NextWake() const {
   };
   if (!timers_.empty()) {
     consider(timers_.begin()->first);
+  }
+  if (next_sample_ != kNoTime) {
+    consider(next_sample_);
   }
   for (const std::string& key : dirty_queues_) {
     const auto state = queue_states_.find(key);

@@ -186,6 +186,9 @@ class Core {
   void Dirty(const api::ObjectKey& unit);
   void DirtyAll();
   void DirtyQueue(const std::string& cluster_queue);
+  void DirtyCohortsAbove(const std::string& cluster_queue);
+  void RestorePast(const api::LocalQueue& queue);
+  void SamplePast();
   void DirtyLocal(const api::ObjectKey& local_queue);
   void WakeAt(Unit& unit, Time when);
   void Emit(Unit& unit, std::vector<api::WriteRequest> writes);
@@ -356,6 +359,7 @@ class Core {
   void ReconcileQueues();
   void ReconcileClusterQueue(const api::ObjectKey& key);
   void ReconcileLocalQueue(const api::ObjectKey& key);
+  void ReconcileCohort(const api::ObjectKey& key);
   void ReconcileFlavor(const api::ObjectKey& key);
   void ReconcileAdmissionCheck(const api::ObjectKey& key);
   // Tells the engine what the queue's checks keep it from.
@@ -398,6 +402,7 @@ class Core {
   bool blocked_ = false;                // by waitForPodsReady.blockAdmission, at the last step
   bool job_controller_groups_ = false;  // it makes groups by itself (gate WorkloadWithJob)
   Time now_ = kNoTime;
+  Time next_sample_ = kNoTime;  // of past usage; not set without admission fair sharing
   Output out_;
 };
 

@@ -369,6 +369,9 @@ void Core::OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool delet
     engine_->RemoveLocalQueue(key);
   } else if (change.before == nullptr || change.before->meta.generation != queue->meta.generation) {
     engine_->SetLocalQueue(*queue);
+    if (change.before == nullptr) {
+      RestorePast(*queue);
+    }
   } else {
     return;
   }
@@ -376,13 +379,18 @@ void Core::OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool delet
 }
 
 void Core::OnCohort(std::shared_ptr<const api::Cohort> cohort, bool deleted) {
-  if (!(deleted ? world_.cohorts.Remove(*cohort) : world_.cohorts.Upsert(cohort)).applied) {
+  const auto change = deleted ? world_.cohorts.Remove(*cohort) : world_.cohorts.Upsert(cohort);
+  if (!change.applied) {
     return;
   }
+  dirty_queues_.insert("Cohort/" + cohort->meta.name);
   if (deleted) {
     engine_->RemoveCohort(cohort->meta.name);
-  } else {
+  } else if (change.before == nullptr ||
+             change.before->meta.generation != cohort->meta.generation) {
     engine_->SetCohort(*cohort);
+  } else {
+    return;  // only its status changed
   }
   for (const auto& [key, queue] : world_.cluster_queues.All()) {
     DirtyQueue(key.name);

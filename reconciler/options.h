@@ -87,6 +87,8 @@ struct Options {
 
   ResourceRules resources;
   bool scheduler = true;  // false: nothing new is admitted; quota is held and given back as ever
+  std::optional<engine::FairSharing> fair_sharing = {};
+  std::optional<engine::AdmissionFairSharing> admission_fair_sharing = {};
 
   Duration landing_timeout = std::chrono::seconds(60);
   // Once a first pod is bound, the rest of the gang has this long.

@@ -2,6 +2,7 @@
 // Statuses of ClusterQueues and LocalQueues (coalesced: at most one write per second and queue, and
 // only when something changed) and the finalizers that keep queues and flavors in use. See core.h.
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/names.h"
@@ -39,6 +40,22 @@ Json UsageList(const engine::QueueReport& report, bool admitted_only, bool with_
     flavor->At("resources").Push(std::move(entry));
   }
   return list;
+}
+
+// What a restart goes on from: RestorePast reads it back.
+Json PastUsageJson(const engine::PastUsage& past) {
+  Json consumed = Json::Obj();
+  for (const auto& [resource, amount] : past.consumed) {
+    // Below a thousandth nothing is left; beyond int64 nothing is measured.
+    const double milli = std::min(std::round(amount * 1000), 9e18);
+    if (milli > 0) {
+      consumed.Set(resource, api::Quantity::FromMilli(static_cast<int64_t>(milli)).ToString());
+    }
+  }
+  return Json::Obj(
+      {{"weightedShare", 0},
+       {"admissionFairSharingStatus", Json::Obj({{"consumedResources", std::move(consumed)},
+                                                 {"lastUpdate", FormatTime(past.updated)}})}});
 }
 
 // Only the members that `wanted` has count: others belong to someone else.
@@ -129,6 +146,8 @@ void Core::ReconcileQueues() {
     } else if (kind == "LocalQueue") {
       const auto slash = rest.find('/');
       ReconcileLocalQueue({rest.substr(0, slash), rest.substr(slash + 1)});
+    } else if (kind == "Cohort") {
+      ReconcileCohort({"", rest});
     } else if (kind == "AdmissionCheck") {
       ReconcileAdmissionCheck({"", rest});
     } else {
@@ -239,6 +258,9 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   status.Set("admittedWorkloads", report.admitted);
   status.Set("flavorsReservation", UsageList(report, /*admitted_only=*/false, /*borrowed=*/true));
   status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/true));
+  if (report.weighted_share) {
+    status.Set("fairSharing", Json::Obj({{"weightedShare", *report.weighted_share}}));
+  }
   const auto set = [&](const char* name, std::vector<std::pair<std::string, std::string>> labels,
                        double value) {
     out_.metrics.push_back({MetricSample::Op::kSet, name, std::move(labels), value});
@@ -304,8 +326,27 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
   status.Set("admittedWorkloads", report.admitted);
   status.Set("flavorsReservation", UsageList(report, /*admitted_only=*/false, /*borrowed=*/false));
   status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/false));
+  if (const auto past = engine_->PastUsageOf(key)) {
+    status.Set("fairSharing", PastUsageJson(*past));
+  }
   if (!SameStatus(queue->status_json, status)) {
     EmitQueueWrite(order_key, StatusApply(api::Kind::kLocalQueue, queue->meta, std::move(status)));
+  }
+}
+
+// A Cohort has nothing in its status but its share.
+void Core::ReconcileCohort(const api::ObjectKey& key) {
+  const std::string order_key = "Cohort/" + key.name;
+  const auto cohort = world_.cohorts.Find(key);
+  if (cohort == nullptr) {
+    queue_states_.erase(order_key);
+    return;
+  }
+  if (const std::optional<int64_t> share = engine_->CohortShare(key.name)) {
+    Json status = Json::Obj({{"fairSharing", Json::Obj({{"weightedShare", *share}})}});
+    if (!SameStatus(cohort->status_json, status)) {
+      EmitQueueWrite(order_key, StatusApply(api::Kind::kCohort, cohort->meta, std::move(status)));
+    }
   }
 }
 

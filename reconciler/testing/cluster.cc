@@ -337,6 +337,8 @@ void Cluster::Feed(const kube::FakeApiServer::Event& event) {
     give(api::WorkloadFromJson(object), &Core::OnWorkload);
   } else if (kind == "ClusterQueue") {
     give(api::ClusterQueueFromJson(object), &Core::OnClusterQueue);
+  } else if (kind == "Cohort") {
+    give(api::CohortFromJson(object), &Core::OnCohort);
   } else if (kind == "LocalQueue") {
     give(api::LocalQueueFromJson(object), &Core::OnLocalQueue);
   } else if (kind == "ResourceFlavor") {
