@@ -165,7 +165,9 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
     const auto is_api_service = [](const Json& caller) {
       return caller["kind"].AsString() == "APIService";
     };
-    if (!std::all_of(found.begin(), found.end(), is_api_service) && !Listen()) {
+    const bool webhooks = config.webhooks == WebhookServing::kAlways ||
+                          !std::all_of(found.begin(), found.end(), is_api_service);
+    if (webhooks && !Listen()) {
       return;
     }
     if (!std::any_of(found.begin(), found.end(), is_api_service)) {
