@@ -210,8 +210,8 @@ func (g *generator) addPreemption(q *kueue.ClusterQueue) {
 		}
 	}
 	p := q.Spec.Preemption
-	p.WithinClusterQueue = pick(r, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority)
-	p.ReclaimWithinCohort = pick(r, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny)
+	p.WithinClusterQueue = pick(r, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority)
+	p.ReclaimWithinCohort = pick(r, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny, kueue.PreemptionPolicyAny)
 	if p.ReclaimWithinCohort != kueue.PreemptionPolicyNever && r.IntN(100) < 40 {
 		p.BorrowWithinCohort.Policy = kueue.BorrowWithinCohortPolicyLowerPriority
 		if r.IntN(2) == 0 {
@@ -251,6 +251,9 @@ func (g *generator) workload(name string, queue kueue.ClusterQueue, created time
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, UID: types.UID(name), CreationTimestamp: metav1.NewTime(created), Generation: 1},
 	}
 	priority := pick(g.random, int32(0), 0, 0, 1, 2, 3)
+	if g.options.Preemption && g.policies.IntN(3) == 0 {
+		priority += int32(created.Sub(epoch) / time.Hour) // who comes later is more important
+	}
 	w.Spec.Priority = &priority
 	w.Spec.QueueName = kueue.LocalQueueName(queue.Name)
 	pods := 1
