@@ -161,6 +161,8 @@ int Main(int argc, char** argv) {
   simulate->add_option("--until", simulate_flags.until, "End after this time, e.g. 24h");
   simulate->add_option("-o,--output", simulate_flags.output, "text or json")
       ->check(CLI::IsMember({"text", "json"}));
+  simulate->add_flag("--fair-sharing", simulate_flags.fair_sharing,
+                     "Share fairly between ClusterQueues (configuration section fairSharing)");
   simulate->add_flag("--batch", simulate_flags.batch,
                      "One JSON object a line on standard input, {\"id\": …, \"items\": […], "
                      "\"steps\": […]}, one answer a line");

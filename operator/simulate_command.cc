@@ -17,6 +17,7 @@ Result<sim::Report> Run(const SimulateFlags& flags) {
     return Fail(ErrorCode::kInvalid, "give -f FILE (- for standard input), or --batch");
   }
   sim::Options options;
+  options.fair_sharing = flags.fair_sharing;
   if (!flags.until.empty()) {
     const Result<Duration> until = ParseDuration(flags.until);
     if (!until || *until < Duration::zero()) {

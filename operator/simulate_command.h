@@ -11,7 +11,8 @@ struct SimulateFlags {
   std::vector<std::string> files;  // "-": standard input
   std::string until;               // a Go duration; "": until nothing more happens
   std::string output = "text";     // or json
-  bool batch = false;              // one case a line on standard input, one answer a line
+  bool fair_sharing = false;
+  bool batch = false;  // one case a line on standard input, one answer a line
 };
 
 // The exit code: 0, or 2 for bad input (said on standard error; a batch answers it in its line and

@@ -53,6 +53,9 @@ class Simulator {
  public:
   Simulator();
 
+  // As the configuration section fairSharing, with both strategies.
+  void ShareFairly() { engine_->SetFairSharing(engine::FairSharing{}); }
+
   // Whether objects of this kind change queues or the cluster.
   [[nodiscard]] static bool Knows(std::string_view kind);
   // REQUIRES: Knows(object.kind). Adds or replaces. kInvalid names the field.

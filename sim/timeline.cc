@@ -40,7 +40,11 @@ std::string WhereOf(const engine::AdmitDecision& decision) {
 // The run of one input.
 class Run {
  public:
-  explicit Run(const Options& options) : options_(options) {}
+  explicit Run(const Options& options) : options_(options) {
+    if (options.fair_sharing) {
+      simulator_.ShareFairly();
+    }
+  }
 
   Status Load(const std::vector<cli::Document>& documents) {
     std::vector<cli::InputObject> jobs;
@@ -278,6 +282,9 @@ class Run {
 class Steps {
  public:
   Result<Json> Play(const Json& line) {
+    if (line["fairSharing"].AsBool()) {
+      simulator_.ShareFairly();
+    }
     TRY(ApplyAll(line["items"], "items", /*jobs=*/false));
     simulator_.Finish();
     Json steps = Json::Arr();

@@ -20,6 +20,7 @@ namespace tutti::sim {
 
 struct Options {
   std::optional<Duration> until;  // none: until nothing more happens
+  bool fair_sharing = false;      // with both preemption strategies
 };
 
 enum class EventKind { kArrives, kWaits, kStarts, kPreempted, kEnds };
@@ -73,7 +74,8 @@ struct Report {
 // it did. kInvalid names the document, the object and the field; so does an input without any job.
 Result<Report> Simulate(const std::vector<cli::Document>& documents, const Options& options);
 
-// One line of a batch: {"id", "items": [objects], "steps": [{"apply": [objects], "delete":
+// One line of a batch: {"id", "fairSharing": false, "items": [objects], "steps": [{"apply":
+// [objects], "delete":
 // [{"kind", "namespace", "name"}], "end": ["ns/name"]}]}. Jobs and Workloads in `apply` arrive with
 // their step, a second apart. The answer: {"id", "steps": [{"admitted": [{"workload",
 // "clusterQueue", "podSets": [{"name", "count", "flavors"}]}], "preempted": [{"victim",

@@ -194,6 +194,23 @@ TEST(SimulateLineTest, GoesStepByStep) {
   EXPECT_TRUE(second["pending"].AsArray().empty());
 }
 
+// Both ask for one borrowed device more; a has one already, b none, but b's job is younger.
+TEST(SimulateLineTest, SharesFairlyWhereTheLineSaysSo) {
+  const auto first = [](const std::string& option) {
+    const std::string cohort = R"(, "cohortName": "all")";
+    const std::string gpu = "example.com/gpu";
+    const Json answer = SimulateLine(
+        R"({"id": 1, )" + option + R"("items": [)" + Flavor("f") + "," +
+        Queue("lender", gpu, 4, cohort) + "," + Queue("a", gpu, 0, cohort) + "," +
+        Queue("b", gpu, 0, cohort) + R"(], "steps": [{"apply": [)" +
+        Job("a1", "a", 1, 1, "0", "1h") + R"(]}, {"apply": [)" + Job("a2", "a", 1, 1, "0", "1h") +
+        "," + Job("b1", "b", 1, 1, "0", "1h") + R"(]}]})");
+    return answer["steps"].AsArray()[1]["admitted"].AsArray()[0]["workload"].AsString();
+  };
+  EXPECT_EQ(first(""), "ns/a2");
+  EXPECT_EQ(first(R"("fairSharing": true, )"), "ns/b1");
+}
+
 TEST(SimulateLineTest, AnswersWhateverComes) {
   EXPECT_TRUE(SimulateLine("x").Has("error"));
   EXPECT_TRUE(SimulateLine("{}").Has("error"));

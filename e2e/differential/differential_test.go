@@ -20,6 +20,9 @@ import (
 
 func TestKueueAgreement(t *testing.T) { run(t, 300, 2000, Options{}) }
 
+// In which order the shares let workloads in; nobody is preempted.
+func TestKueueAgreementFairSharing(t *testing.T) { run(t, 150, 2000, Options{FairSharing: true}) }
+
 func run(t *testing.T, short, long int, options Options) {
 	s := start(t)
 	count := short
