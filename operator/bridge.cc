@@ -212,6 +212,7 @@ storage::LedgerStats RecordLedger(const storage::LedgerStats& now,
 reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   reconciler::Options options;
   options.scheduler = config.scheduler;
+  options.label_keys_to_copy = config.integrations.label_keys_to_copy;
   options.resources = {config.resources.exclude_prefixes, config.resources.transformations};
   options.devices = facts.discovery.devices;
   options.volumes = facts.volumes;

@@ -22,8 +22,6 @@ void CheckBuilt(Section* root, Config* config) {
   }
   refuse(!config->integrations.external_frameworks.empty(), "integrations.externalFrameworks",
          "external frameworks");
-  refuse(!config->integrations.label_keys_to_copy.empty(), "integrations.labelKeysToCopy",
-         "copying labels to Workloads");
   refuse(config->resources.ignore_undeclared, "resources.quotaCheckStrategy",
          "ignoring undeclared resources");
   refuse(!config->metrics.custom_labels.empty(), "metrics.customLabels", "custom metric labels");

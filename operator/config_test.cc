@@ -201,8 +201,6 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
       {"featureGates: {MultiKueue: true}\n",
        "featureGates.MultiKueue: not supported by this version"},
       {"featureGates: {MultiKueue: 1}\n", "featureGates.MultiKueue: must be true or false"},
-      {"integrations: {labelKeysToCopy: [a]}\n",
-       "labelKeysToCopy: copying labels to Workloads: not supported"},
       {"clientConnection: {qps: many}\n", "clientConnection.qps: must be a number"},
       {"waitForPodsReady: {recoveryTimeout: -1s}\n", "must be at least"},
       {"controller: {groupKindConcurrency: {Job.batch: 0}}\n", "must be a number of at least 1"},

@@ -95,7 +95,7 @@ constexpr GateInfo kGates[] = {
     {"VectorizedResourceRequests", true, false, true, true},
     {"VisibilityOnDemand", true, false, true, true},
     {"WorkloadIdentifierAnnotations", true, false, false, true},
-    {"WorkloadPriorityClassDefaulting", false, false, false, true},
+    {"WorkloadPriorityClassDefaulting", false, false, true, true},
     {"WorkloadRequestUseMergePatch", false, false, false, true},
     {"WorkloadValidateResourcesAreNonNegative", true, false, true, false},
     {"WorkloadValidationForPodSetMetadata", true, false, true, false},

@@ -43,7 +43,7 @@ using std::chrono::seconds;
 constexpr Duration kGuardInterval = seconds(30);
 constexpr Duration kRetryInterval = seconds(2);
 constexpr Duration kHousekeeping = seconds(10);
-constexpr Duration kQueueMetricsDelay = std::chrono::milliseconds(500);
+constexpr Duration kShowDelay = std::chrono::milliseconds(200);
 constexpr Duration kDrainLimit = seconds(10);
 constexpr Duration kProbeAgain = seconds(60);
 constexpr Duration kOfferInterval = seconds(30);
@@ -317,6 +317,7 @@ class Manager::Impl {
     log::Info("caches synced", {});
     ready_ = true;
     core_->OnSynced();
+    webhooks_->SetWorld(core_->world());
     ScheduleStep();
   }
 
@@ -557,7 +558,7 @@ class Manager::Impl {
         [](const auto& row) { return row.kind == reconciler::HistoryKind::kQuotaReserved; });
     const std::chrono::duration<double> stepped = loop_.Now() - started;
     Carry(std::move(output));
-    UpdateQueueMetrics();
+    ShowState();
     if (decided) {
       const std::string_view result = admitted ? "success" : "inadmissible";
       metrics_.Observe(Metric::kPassSeconds, stepped.count());
@@ -582,15 +583,17 @@ class Manager::Impl {
     }
   }
 
-  void UpdateQueueMetrics() {
-    if (queue_metrics_due_) {
+  // Gauges of queues, and what the webhooks know, follow a moment later.
+  void ShowState() {
+    if (show_due_) {
       return;
     }
-    queue_metrics_due_ = true;
-    loop_.PostAt(loop_.Now() + kQueueMetricsDelay, [this] {
-      queue_metrics_due_ = false;
+    show_due_ = true;
+    loop_.PostAt(loop_.Now() + kShowDelay, [this] {
+      show_due_ = false;
       if (!stopping_) {
         queue_metrics_.Update(core_->world(), core_->engine(), metrics_);
+        webhooks_->SetWorld(core_->world());
       }
     });
   }
@@ -673,13 +676,6 @@ class Manager::Impl {
       metrics_.Set(Metric::kObjects, {"jobs"}, static_cast<double>(world.jobs.Size()));
       metrics_.Set(Metric::kObjects, {"pods"}, static_cast<double>(world.pods.Size()));
       metrics_.Set(Metric::kObjects, {"workloads"}, static_cast<double>(world.workloads.Size()));
-      std::set<std::string> default_queues;
-      for (const auto& [key, queue] : world.local_queues.All()) {
-        if (key.name == "default") {
-          default_queues.insert(key.ns);
-        }
-      }
-      webhooks_->SetDefaultQueues(std::move(default_queues));
       const std::string problem = core_->SanityCheck();
       if (!problem.empty()) {
         metrics_.Add(Metric::kLogBugs);
@@ -756,7 +752,7 @@ class Manager::Impl {
   bool stopping_ = false;
   bool released_ = false;
   bool step_scheduled_ = false;
-  bool queue_metrics_due_ = false;
+  bool show_due_ = false;
   std::optional<Time> wake_at_;
   Status exit_;
 };

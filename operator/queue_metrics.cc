@@ -160,7 +160,8 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     const bool active =
         engine.Health(queue->cluster_queue).active && queue->stop_policy == api::StopPolicy::kNone;
     const auto parent = world.cluster_queues.Find({"", queue->cluster_queue});
-    const int32_t parked = active && parent != nullptr && parent->strict_fifo ? 0 : report.pending;
+    const bool parks = scheduler_ && parent != nullptr && !parent->strict_fifo;
+    const int32_t parked = active && !parks ? 0 : report.pending;
     Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "active"}, report.pending - parked,
         metrics);
     Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "inadmissible"}, parked, metrics);

@@ -19,7 +19,9 @@ namespace tutti {
 class QueueMetrics {
  public:
   explicit QueueMetrics(const Config& config)
-      : config_(config.metrics), cohorts_(config.gates.Enabled("MetricsForCohorts")) {}
+      : config_(config.metrics),
+        cohorts_(config.gates.Enabled("MetricsForCohorts")),
+        scheduler_(config.scheduler) {}
 
   // Sets what exists and drops the series that it set before and that have no reason any more. A
   // reader in between sees the old or the new value of a series, never none.
@@ -44,6 +46,7 @@ class QueueMetrics {
 
   const Config::MetricsSection config_;
   const bool cohorts_;
+  const bool scheduler_;
   std::set<Series> known_;    // of the update before
   std::set<Series> present_;  // of the one under way
   std::set<api::ObjectKey> local_queues_;

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,7 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
     options.service = config.internal_certs.webhook_service;
     if (config.webhooks == WebhookServing::kAlways) {
       not_ready = "webhooks: not served yet";
+      rules.others_may_resume = true;
     }
     rules.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
     rules.partial_admission = config.gates.Enabled("PartialAdmission");
@@ -339,10 +342,30 @@ void WebhookController::SetPodGroups(bool served) {
   impl_->PublishRules();
 }
 
-void WebhookController::SetDefaultQueues(std::set<std::string> namespaces) {
-  impl_->rules.has_default_queue = [namespaces = std::move(namespaces)](const std::string& ns) {
-    return namespaces.count(ns) > 0;
+void WebhookController::SetWorld(const reconciler::World& world) {
+  std::set<std::string> with_default;
+  for (const auto& [key, queue] : world.local_queues.All()) {
+    if (key.name == "default") {
+      with_default.insert(key.ns);
+    }
+  }
+  const api::LabelSelector& selector = impl_->config.managed_jobs_namespace_selector;
+  std::map<std::string, bool> managed;
+  for (const auto& [key, ns] : world.namespaces.All()) {
+    managed[key.name] = selector.Matches(ns->meta.labels);
+  }
+  impl_->rules.has_default_queue = [with_default = std::move(with_default)](const std::string& ns) {
+    return with_default.count(ns) > 0;
   };
+  impl_->rules.manages = [managed = std::move(managed), selector](const std::string& ns) {
+    const auto known = managed.find(ns);
+    // A namespace that has just been made: its name is a label that it has.
+    return known != managed.end() ? known->second
+                                  : selector.Matches({{"kubernetes.io/metadata.name", ns}});
+  };
+  impl_->rules.default_priority_class =
+      impl_->config.gates.Enabled("WorkloadPriorityClassDefaulting") &&
+      world.workload_priorities.Find({"", "default"}) != nullptr;
   impl_->PublishRules();
 }
 

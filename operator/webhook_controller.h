@@ -7,7 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "kube/client.h"
@@ -16,6 +15,7 @@
 #include "operator/config.h"
 #include "operator/metrics.h"
 #include "operator/visibility.h"
+#include "reconciler/world.h"
 
 namespace tutti {
 
@@ -38,8 +38,8 @@ class WebhookController {
   void Start();
   // Whether pods with our label are put into spec.schedulingGroup.
   void SetPodGroups(bool served);
-  // Namespaces that have a LocalQueue named "default".
-  void SetDefaultQueues(std::set<std::string> namespaces);
+  // What the rules need to know of other objects.
+  void SetWorld(const reconciler::World& world);
   // 0 while nothing is served.
   [[nodiscard]] uint16_t port() const;
   [[nodiscard]] uint16_t visibility_port() const;

@@ -25,6 +25,14 @@ struct Rules {
   bool elastic_jobs = false;
   // Whether the namespace has a LocalQueue named "default"; thread-safe. Not set = never.
   std::function<bool(const std::string& ns)> has_default_queue;
+  // Updates come to the validating webhook only (Kueue's configurations): somebody who resumes a
+  // queued Job is let through, and the controller stops it again.
+  bool others_may_resume = false;
+  // Whether managedJobsNamespaceSelector matches the namespace; thread-safe. Not set = always.
+  std::function<bool(const std::string& ns)> manages;
+  // New Jobs without a class get the WorkloadPriorityClass "default": it exists, and the gate
+  // WorkloadPriorityClassDefaulting is on.
+  bool default_priority_class = false;
 };
 
 // One request of a review, taken apart.

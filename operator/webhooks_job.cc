@@ -53,6 +53,10 @@ std::optional<int64_t> Positive(const std::string& text) {
   return value > 0 ? std::optional<int64_t>(value) : std::nullopt;
 }
 
+bool Manages(const Rules& rules, const std::string& ns) {
+  return !rules.manages || rules.manages(ns);
+}
+
 std::string Field(const char* map, std::string_view key) {
   return "metadata." + std::string(map) + "[" + std::string(key) + "]: ";
 }
@@ -98,7 +102,10 @@ class JobCheck {
     const std::string& old_queue = Label(old_, names::kQueueNameLabel);
     const bool managed =
         rules_.manage_jobs_without_queue_name || !queue.empty() || !old_queue.empty();
-    if (managed && was_suspended_ && !suspended_) {
+    if (update_ && rules_.others_may_resume) {
+      return;
+    }
+    if (managed && Manages(rules_, request_.ns) && was_suspended_ && !suspended_) {
       Say(update_ ? "spec.suspend: only the queue controller may resume a queued Job"
                   : "spec.suspend: a queued Job must be held at creation, but something resumed "
                     "it: change "
@@ -116,7 +123,8 @@ class JobCheck {
         Say(field + "not the name of a LocalQueue: " + problem);
       }
     }
-    if (!suspended_ && !old_queue.empty() && queue != old_queue) {
+    const bool was_managed = update_ && rules_.manage_jobs_without_queue_name;
+    if (!suspended_ && (!old_queue.empty() || was_managed) && queue != old_queue) {
       Say(field + "cannot be changed from \"" + old_queue + "\" to \"" + queue +
           "\" while the Job runs: delete the Job and create it in the other queue");
     } else if (update_ && !old_queue.empty() && queue.empty() && rules_.has_default_queue &&
@@ -227,6 +235,9 @@ Verdict MutateJob(const Request& request, const Rules& rules) {
   Verdict verdict;
   const Json& job = *request.object;
   const Json& old = *request.old_object;
+  if (!Manages(rules, request.ns)) {
+    return verdict;
+  }
   if (request.IsUpdate()) {
     const bool queued = rules.manage_jobs_without_queue_name ||
                         !Label(job, names::kQueueNameLabel).empty() ||
@@ -239,15 +250,21 @@ Verdict MutateJob(const Request& request, const Rules& rules) {
   if (!IsRoot(job)) {
     return verdict;
   }
+  const bool has_labels = job["metadata"]["labels"].IsObject();
+  const auto label = [&](std::string_view key, const char* value) {
+    if (!has_labels && verdict.patch.AsArray().empty()) {
+      verdict.patch.Push(Operation("add", "/metadata/labels", Json::Obj()));
+    }
+    verdict.patch.Push(Operation("add", "/metadata/labels/" + Escape(key), value));
+  };
   bool queued = rules.manage_jobs_without_queue_name || !Label(job, names::kQueueNameLabel).empty();
   if (!Has(job, "labels", names::kQueueNameLabel) && rules.has_default_queue &&
       rules.has_default_queue(request.ns)) {
-    if (!job["metadata"]["labels"].IsObject()) {
-      verdict.patch.Push(Operation("add", "/metadata/labels", Json::Obj()));
-    }
-    verdict.patch.Push(
-        Operation("add", "/metadata/labels/" + Escape(names::kQueueNameLabel), "default"));
+    label(names::kQueueNameLabel, "default");
     queued = true;
+  }
+  if (queued && rules.default_priority_class && Label(job, names::kPriorityClassLabel).empty()) {
+    label(names::kPriorityClassLabel, "default");
   }
   if (queued && !Suspended(job)) {
     verdict.patch.Push(Operation("add", "/spec/suspend", true));

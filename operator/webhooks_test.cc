@@ -484,6 +484,64 @@ TEST(WebhooksTest, ReclaimedPodsStayReclaimedWhileReserved) {
   EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", before, after})), "");
 }
 
+TEST(WebhooksTest, JobsOfUnmanagedNamespacesAreLeftAlone) {
+  Rules rules = OurRules();
+  rules.manage_jobs_without_queue_name = true;
+  rules.manages = [](const std::string& ns) { return ns == "team-a"; };
+  const Json plain = P(R"({"metadata":{},"spec":{}})");
+  const Json queued =
+      P(R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"suspend":true}})");
+  Json running = queued;
+  running.At("spec").Set("suspend", false);
+  const std::string path = "/mutate-batch-v1-job";
+  EXPECT_EQ(PatchOf(Ask(path, {"CREATE", plain, {}}, rules)), kSuspendPatch);
+  EXPECT_EQ(PatchOf(Ask(path, {"CREATE", plain, {}, "alice", "other"}, rules)), "");
+  EXPECT_EQ(PatchOf(Ask(path, {"UPDATE", running, queued, "alice", "other"}, rules)), "");
+  EXPECT_EQ(
+      DenialOf(Ask("/validate-batch-v1-job", {"UPDATE", running, queued, "alice", "other"}, rules)),
+      "");
+}
+
+TEST(WebhooksTest, WhereOthersMayResumeAJobTheyCantMoveItAsWell) {
+  Rules rules = OurRules();
+  rules.others_may_resume = true;
+  const auto job = [](const char* queue, bool suspend) {
+    return Json::Obj(
+        {{"metadata", Json::Obj({{"labels", Json::Obj({{"kueue.x-k8s.io/queue-name", queue}})}})},
+         {"spec", Json::Obj({{"suspend", suspend}})}});
+  };
+  const std::string path = "/validate-batch-v1-job";
+  EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", job("q", false), job("q", true)}, rules)), "");
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", job("r", false), job("q", true)}, rules)),
+              testing::HasSubstr("cannot be changed from \"q\" to \"r\""));
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", job("q", false), job("q", true)})),
+              testing::HasSubstr("spec.suspend: only the queue controller"));
+  rules.manage_jobs_without_queue_name = true;
+  const Json plain = P(R"({"metadata":{},"spec":{"suspend":true}})");
+  EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", job("q", false), plain}, rules)),
+              testing::HasSubstr("cannot be changed from"));
+}
+
+TEST(WebhooksTest, TheDefaultPriorityClassIsForNewQueuedJobsWithoutOne) {
+  Rules rules = OurRules();
+  rules.default_priority_class = true;
+  const std::string path = "/mutate-batch-v1-job";
+  const auto job = [](const std::string& labels) {
+    return P(R"({"metadata":{"labels":)" + labels + R"(},"spec":{"suspend":true}})");
+  };
+  EXPECT_EQ(
+      PatchOf(Ask(path, {"CREATE", job(R"({"kueue.x-k8s.io/queue-name":"q"})"), {}}, rules)),
+      R"([{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1priority-class","value":"default"}])");
+  EXPECT_EQ(PatchOf(Ask(path,
+                        {"CREATE",
+                         job(R"({"kueue.x-k8s.io/queue-name":"q",)"
+                             R"("kueue.x-k8s.io/priority-class":"high"})"),
+                         {}},
+                        rules)),
+            "");
+  EXPECT_EQ(PatchOf(Ask(path, {"CREATE", job("{}"), {}}, rules)), "");
+}
+
 TEST(WebhooksTest, ElasticWorkloadsMayShrinkWhileReserved) {
   const std::string path = "/validate-kueue-x-k8s-io-v1beta2-workload";
   const auto of = [](int count, const char* reclaimed) {

@@ -62,6 +62,31 @@ TEST(CoreTest, WithoutASchedulerNothingIsAdmittedAndWhatHoldsQuotaGivesItBack) {
   EXPECT_EQ(cluster.Check(), "");
 }
 
+TEST(CoreTest, LabelsThatAreAskedForAreCopiedToTheWorkload) {
+  Options options = TestOptions();
+  options.label_keys_to_copy = {std::string(names::kQueueNameLabel), "absent"};
+  World world(options);
+  world.cluster.Submit({.name = "job"});
+  world.cluster.Tick();
+  const Json labels = world.cluster.WorkloadOf("team-a", "job")["metadata"]["labels"];
+  EXPECT_EQ(labels[names::kQueueNameLabel].AsString(), "main");
+  EXPECT_FALSE(labels.Has("absent"));
+}
+
+TEST(CoreTest, WithTheCapacityCheckOffAQueueHasNoConditionsOfOurs) {
+  Options options = TestOptions();
+  options.capacity = CapacityChoice::kOff;
+  World off(options);
+  World on;
+  for (auto& [world, expected] : {std::pair<World&, size_t>{off, 1}, {on, 2}}) {
+    world.cluster.Run(3s);
+    const auto queue =
+        world.cluster.server().Get(api::ResourceOf(api::Kind::kClusterQueue), {"", "cq"});
+    ASSERT_TRUE(queue);
+    EXPECT_EQ((*queue)["status"]["conditions"].AsArray().size(), expected) << queue->Dump();
+  }
+}
+
 TEST(CoreTest, WithoutASchedulerAMissingQueueIsToldAllTheSame) {
   Options options = TestOptions();
   options.scheduler = false;

@@ -86,6 +86,7 @@ struct Options {
   bool manage_jobs_without_queue_name = false;
 
   ResourceRules resources;
+  std::vector<std::string> label_keys_to_copy;  // from a job to its Workload, at creation
   bool scheduler = true;  // false: nothing new is admitted; quota is held and given back as ever
   std::optional<engine::FairSharing> fair_sharing = {};
   std::optional<engine::AdmissionFairSharing> admission_fair_sharing = {};

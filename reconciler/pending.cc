@@ -28,8 +28,8 @@ bool Core::ReadyToQueue(Unit& unit, const api::Job* job, const api::Workload& wo
   if (!workload.meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
     api::Workload next = workload;
     if (SetPendingReason(next.status, reason::kAdmissionGated,
-                         "The workload is gated by " + std::string(workload.meta.Annotation(
-                                                           names::kAdmissionGatedByAnnotation)),
+                         "Admission is gated by: " + std::string(workload.meta.Annotation(
+                                                         names::kAdmissionGatedByAnnotation)),
                          {}, now_)) {
       Emit(unit, {ApplyStatus(next)});
     }

@@ -212,6 +212,7 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   // How admissions of this queue are checked for a place, flavor by flavor.
   std::string modes;
   bool proven = true;
+  bool off = true;  // everywhere: these conditions would say nothing
   for (const api::ResourceGroup& group : queue->groups) {
     for (const api::FlavorQuotas& flavor : group.flavors) {
       const auto mode = capacity_modes_.find(flavor.name);
@@ -219,11 +220,18 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
         continue;
       }
       proven = proven && mode->second == engine::CapacityMode::kRequire;
+      off = off && mode->second == engine::CapacityMode::kOff;
       const std::string text = flavor.name + ": " + std::string(ModeName(mode->second));
       if (modes.find(text) == std::string::npos) {
         modes += (modes.empty() ? "" : ", ") + text;
       }
     }
+  }
+  off = off && options_.capacity == CapacityChoice::kOff;
+  if (off) {
+    std::erase_if(conditions, [](const api::Condition& condition) {
+      return condition.type == kCapacityCondition || condition.type == kGangCondition;
+    });
   }
   api::Condition capacity;
   capacity.type = kCapacityCondition;
@@ -232,9 +240,11 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   capacity.message =
       modes.empty() ? "No flavor of this queue exists" : "Capacity check per flavor: " + modes;
   capacity.observed_generation = queue->meta.generation;
-  api::SetCondition(conditions, std::move(capacity), now_);
+  if (!off) {
+    api::SetCondition(conditions, std::move(capacity), now_);
+  }
 
-  if (!gang_finding_.message.empty()) {  // known by now
+  if (!off && !gang_finding_.message.empty()) {  // known by now
     using State = GangFinding::State;
     const State state = gang_finding_.state;
     api::Condition gangs;
@@ -266,7 +276,8 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
     out_.metrics.push_back({MetricSample::Op::kSet, name, std::move(labels), value});
   };
   // As Kueue counts: what has been tried is parked, but for StrictFIFO, which tries its head again.
-  const int32_t in_line = health.active && queue->strict_fifo ? report.pending : 0;
+  const bool parks = options_.scheduler && !queue->strict_fifo;
+  const int32_t in_line = health.active && !parks ? report.pending : 0;
   set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "active"}}, in_line);
   set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "inadmissible"}},
       pending - in_line);

@@ -159,7 +159,7 @@ void Core::ReconcileUnit(Unit& unit) {
     HoldQuota(unit, job.get(), *workload);
     if (workload->QuotaReserved() || unit.assumed.has_value()) {
       Event(*job, /*warning=*/false, "DeletedWorkload",
-            "Deleted Workload " + unit.key.ToString() + ": the job's pods changed");
+            "Deleted not matching Workload: " + unit.key.ToString());
       Emit(unit, {DeleteWorkload(*workload)});
       return;
     }
@@ -288,7 +288,7 @@ void Core::ReconcileDuplicate(Unit& unit, const api::Job& job, const api::Worklo
   std::vector<api::WriteRequest> writes;
   if (!workload->meta.deleted.has_value()) {
     Event(job, /*warning=*/false, "DeletedWorkload",
-          "Deleted Workload " + unit.key.ToString() + ": the job has another one");
+          "Deleted not matching Workload: " + unit.key.ToString());
     writes.push_back(DeleteWorkload(*workload));
   } else if (workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
     writes.push_back(DropFinalizer(*workload));
@@ -408,6 +408,11 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
     return;
   }
   workload->meta.name = unit.key.name;
+  for (const std::string& key : options_.label_keys_to_copy) {
+    if (const auto label = job.meta.labels.find(key); label != job.meta.labels.end()) {
+      workload->meta.labels.insert(*label);
+    }
+  }
   if (unit.assumed.has_value()) {
     LeaveEngine(unit);  // decided for a record that was never written; decided again right away
   }
