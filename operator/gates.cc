@@ -51,7 +51,7 @@ constexpr GateInfo kGates[] = {
     {"MultiKueueRemoteSpecSync", true, false, false, true},
     {"MultiKueueWaitForWorkloadAdmitted", true, true, true, false},
     {"ObjectRetentionPolicies", true, true, true, false},
-    {"PartialAdmission", true, false, false, true},
+    {"PartialAdmission", true, false, true, false},
     {"PodIntegrationValidateGroupOwner", true, false, false, true},
     {"PrioritizePreemptorWorkloads", false, false, false, true},
     {"PriorityBoost", false, false, false, true},

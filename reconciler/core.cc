@@ -54,6 +54,7 @@ Core::Core(Options options)
       device_quota_(options_.device_mappings, options_.extended_resource_quota) {
   engine_->capacity().SetDevicesKnown(options_.devices);
   engine_->capacity().Volumes().SetKnown(options_.volumes);
+  engine_->SetPartialAdmission(true);  // StartJob starts as many pods as were admitted
   engine_->SetFairSharing(options_.fair_sharing);
   engine_->SetAdmissionFairSharing(options_.admission_fair_sharing);
   engine_->SetPinning(options_.steering == Steering::kNodeSelector);

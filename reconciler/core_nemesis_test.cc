@@ -109,9 +109,9 @@ void Ordeal(uint64_t seed, GangApi gang_api, bool rival = false) {
   EXPECT_EQ(cluster.Check(), "");
 }
 
-// Every way in which a workload loses its quota, at random and in the middle of failing writes and
-// restarts: stopped queues, deactivation, checks that want another try or reject, readiness that
-// comes and goes. Nothing is lost, nothing evicted twice, and all jobs end.
+// Every way in which a workload loses its quota, preemption among them, at random and in the middle
+// of failing writes and restarts: stopped queues, deactivation, checks that want another try or
+// reject, readiness that comes and goes. Nothing is lost, nothing evicted twice, and all jobs end.
 class Losses {
  public:
   explicit Losses(uint64_t seed) : cluster_(TestOptions(), seed), random_(seed) {
@@ -124,6 +124,18 @@ class Losses {
     for (const char* team : {"team-a", "team-b"}) {
       cluster_.AddNamespace(team);
       cluster_.AddQueue(std::string("cq-") + team, team, {{"cpu", "16"}}, "all");
+    }
+    for (const char* name : {"low", "high"}) {
+      EXPECT_TRUE(
+          cluster_.server().Create(api::ResourceOf(api::Kind::kWorkloadPriorityClass),
+                                   Json::Obj({{"metadata", Json::Obj({{"name", name}})},
+                                              {"value", name == std::string("high") ? 100 : 1}})));
+    }
+    for (const char* queue : {"cq-team-a", "cq-team-b"}) {
+      cluster_.PatchSpec(
+          api::Kind::kClusterQueue, {"", queue},
+          Json::Obj({{"preemption", Json::Obj({{"withinClusterQueue", "LowerPriority"},
+                                               {"reclaimWithinCohort", "Any"}})}}));
     }
     cluster_.PatchSpec(
         api::Kind::kClusterQueue, {"", "cq-team-b"},
@@ -141,7 +153,8 @@ class Losses {
                          .ns = Pick(0, 1) == 0 ? "team-a" : "team-b",
                          .pods = Pick(1, 6),
                          .cpu_milli = Pick(1, 3) * 1000,
-                         .runs_for = std::chrono::seconds(Pick(1, 8))});
+                         .runs_for = std::chrono::seconds(Pick(1, 8)),
+                         .priority_class = Pick(0, 1) == 0 ? "low" : "high"});
       }
       Trouble();
       CheckController(/*kind=*/false);

@@ -169,15 +169,14 @@ bool Equivalent(const api::Job& job, const api::Workload& workload) {
   }
   const api::PodSet& pod_set = workload.pod_sets.front();
   const bool admitted = workload.QuotaReserved();
-  int32_t expected = pod_set.count;
-  if (admitted && !job.suspend && !workload.status.admission->assignments.empty()) {
-    expected = workload.status.admission->assignments.front().count.value_or(expected);
-  }
-  if (job.PodCount() != expected && job.PodCount() != pod_set.count) {
-    return false;
-  }
   const Json recorded = ParseTemplate(pod_set.template_json);
   const Json current = ParseTemplate(job.template_json);
+  // Of a job that may run in part, what a start has left of it until it is restored.
+  const bool in_part = pod_set.min_count.has_value() && job.PodCount() <= pod_set.count &&
+                       current["metadata"]["labels"].Has(names::kPodSetLabel);
+  if (job.PodCount() != pod_set.count && !in_part) {
+    return false;
+  }
   const Json& was = recorded["spec"];
   const Json& is = current["spec"];
   if (!SameOrEmpty(was["containers"], is["containers"]) ||

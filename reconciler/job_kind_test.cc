@@ -180,10 +180,17 @@ TEST(JobKindTest, PartialAdmissionLowersParallelismAndTheRestoreGivesItBack) {
   EXPECT_EQ(workload.pod_sets[0].min_count, 2);
   StartInfo info = FullStart();
   info.parallelism = 2;
+  info.tolerations.clear();
   const auto start = StartPatch(job, workload, info);
   ASSERT_TRUE(start);
   ApplyMergePatch(json, start->body);
   EXPECT_EQ(json["spec"]["parallelism"].AsInt(), 2);
+  EXPECT_TRUE(Equivalent(Decode(json), workload)) << "also when its quota was just taken away";
+  json.At("spec").Set("suspend", true);
+  EXPECT_TRUE(Equivalent(Decode(json), workload)) << "also before it is restored";
+  Json smaller = Parse(kJob);
+  smaller.At("spec").Set("parallelism", 2);
+  EXPECT_FALSE(Equivalent(Decode(smaller), workload)) << "its user made it smaller";
   const auto restore = RestorePatch(Decode(json), workload);
   ASSERT_TRUE(restore.has_value());
   EXPECT_EQ(restore->body["spec"]["parallelism"].AsInt(), 4);

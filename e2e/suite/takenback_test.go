@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // TakenBack: the ways in which a running gang loses its quota, on a real control plane: its queue is drained,
-// it is deactivated, a check wants another try or rejects it, it runs too long. Each time the Job is stopped, as it
-// was submitted, its quota is free, and it comes back as the API says.
+// it is deactivated, a check wants another try or rejects it, it runs too long, its pods are never ready, another
+// needs the room. Each time the Job is stopped, as it was submitted, its quota is free, and it comes back as the
+// API says.
 
 package suite
 
@@ -39,6 +40,7 @@ kind: ClusterQueue
 metadata: {name: team}
 spec:
   namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
   resourceGroups:
   - coveredResources: [cpu]
     flavors:
@@ -68,6 +70,11 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
 metadata: {name: checked, namespace: team}
 spec: {clusterQueue: checked}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: high}
+value: 100
 `
 
 var admissionChecks = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "admissionchecks"}
@@ -85,6 +92,8 @@ func TestTakenBack(t *testing.T) {
 		{"deactivated", (*takenBack).deactivated},
 		{"checks", (*takenBack).checks},
 		{"runs too long", (*takenBack).runsTooLong},
+		{"part of a job", (*takenBack).partOfAJob},
+		{"another needs the room", (*takenBack).preempted},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(h, t) })
 		deleteJobs(t, c, "team")
@@ -251,4 +260,38 @@ func (h *takenBack) runsTooLong(t *testing.T) {
 	submitted := createJob(t, h.Cluster, j)
 	h.waitReleased(t, "long")
 	h.waitStopped(t, "long", "DeactivatedDueToMaximumExecutionTimeExceeded", submitted.Spec.Template)
+}
+
+func (h *takenBack) partOfAJob(t *testing.T) {
+	j := teamJob("part", 6, "1", "")
+	j.Annotations = map[string]string{"kueue.x-k8s.io/job-min-parallelism": "2"}
+	submitted := createJob(t, h.Cluster, j)
+	h.waitReleased(t, "part")
+	if have := *h.get(t, "part").Spec.Parallelism; have != 4 {
+		t.Fatalf("4 of 6 pods fit the quota, %d run", have)
+	}
+	h.setActive(t, "part", false)
+	h.waitStopped(t, "part", "Deactivated", submitted.Spec.Template)
+	if have := *h.get(t, "part").Spec.Parallelism; have != 6 {
+		t.Fatalf("parallelism was 6 and is %d", have)
+	}
+}
+
+func (h *takenBack) preempted(t *testing.T) {
+	submitted := createJob(t, h.Cluster, teamJob("low", 3, "1", ""))
+	h.waitReleased(t, "low")
+	high := teamJob("high", 3, "1", "")
+	high.Labels["kueue.x-k8s.io/priority-class"] = "high"
+	createJob(t, h.Cluster, high)
+	h.waitStopped(t, "low", "Preempted", submitted.Spec.Template)
+	h.waitReleased(t, "high")
+	workload, err := workloadOf(t.Context(), h.Cluster, "team", "low")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, reason, _ := condition(workload, "Preempted"); reason != "InClusterQueue" {
+		t.Errorf("Preempted is %q", reason)
+	}
+	deleteJob(t, h.Cluster, "high")
+	h.waitReleased(t, "low")
 }
