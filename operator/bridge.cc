@@ -131,10 +131,11 @@ storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row) {
 bool Record(const reconciler::MetricSample& sample, Metrics& metrics,
             const std::function<bool(const api::ObjectKey& local_queue)>& wanted) {
   if (sample.op == reconciler::MetricSample::Op::kRemove) {
-    for (const auto& [label, value] : sample.labels) {
-      if (label == "cluster_queue") {
-        metrics.RemoveClusterQueue(value);
-      }
+    if (const std::string_view queue = LabelOf(sample, "cluster_queue"); !queue.empty()) {
+      metrics.RemoveClusterQueue(queue);
+    }
+    if (const std::string_view queue = LabelOf(sample, "name"); !queue.empty()) {
+      metrics.RemoveLocalQueue({std::string(LabelOf(sample, "namespace")), std::string(queue)});
     }
     return true;
   }

@@ -67,5 +67,19 @@ TEST(BridgeTest, SeriesOfADeletedClusterQueueVanish) {
   EXPECT_THAT(metrics.Render(), testing::Not(testing::HasSubstr("cluster_queue=\"cq\"")));
 }
 
+TEST(BridgeTest, SeriesOfADeletedLocalQueueVanishAndThoseOfItsClusterQueueStay) {
+  Metrics metrics;
+  const auto all = [](const api::ObjectKey&) { return true; };
+  const std::vector<std::pair<std::string, std::string>> labels = {
+      {"cluster_queue", "cq"}, {"name", "lq"}, {"namespace", "team"}, {"priority_class", ""}};
+  EXPECT_TRUE(
+      Record({MetricSample::Op::kAdd, "kueue_admitted_workloads_total", labels, 1}, metrics, all));
+  EXPECT_THAT(metrics.Render(), testing::HasSubstr("name=\"lq\""));
+  EXPECT_TRUE(Record({MetricSample::Op::kRemove, "", {{"name", "lq"}, {"namespace", "team"}}, 0},
+                     metrics, all));
+  EXPECT_THAT(metrics.Render(), testing::Not(testing::HasSubstr("name=\"lq\"")));
+  EXPECT_THAT(metrics.Render(), testing::HasSubstr("cluster_queue=\"cq\""));
+}
+
 }  // namespace
 }  // namespace tutti

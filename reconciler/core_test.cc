@@ -2,6 +2,9 @@
 // The way of one job through the controller core, against the in-memory cluster.
 #include "reconciler/core.h"
 
+#include <algorithm>
+#include <memory>
+
 #include <gtest/gtest.h>
 
 #include "base/names.h"
@@ -315,6 +318,31 @@ TEST(CoreTest, AdmissionCheckWithoutAControllerSaysSo) {
   EXPECT_EQ(cluster.Condition(ours, "Active"), "False");
   EXPECT_EQ(cluster.Condition(ours, "Active", "reason"), "ControllerNotFound");
   EXPECT_TRUE((*cluster.server().Get(checks, {"", "theirs"}))["status"].IsNull());
+}
+
+TEST(CoreTest, CountersOfAQueueThatIsMadeAgainStartFromZero) {
+  World world;
+  Core& core = world.cluster.core();
+  const auto queue = [](const std::string& uid, const std::string& version) {
+    const auto json = Json::Parse(R"({"metadata":{"name":"again","uid":")" + uid +
+                                  R"(","resourceVersion":")" + version + R"("},"spec":{}})");
+    return std::make_shared<const api::ClusterQueue>(*api::ClusterQueueFromJson(*json));
+  };
+  const auto dropped = [&] {
+    const Output output = core.Step(world.cluster.now());
+    return std::count_if(output.metrics.begin(), output.metrics.end(), [](const auto& sample) {
+      return sample.op == MetricSample::Op::kRemove && sample.labels.front().second == "again";
+    });
+  };
+  core.OnClusterQueue(queue("1", "900001"), /*deleted=*/false);
+  EXPECT_EQ(dropped(), 0);
+  // Deleted and there again before anything is written of it.
+  core.OnClusterQueue(queue("1", "900002"), /*deleted=*/true);
+  core.OnClusterQueue(queue("2", "900003"), /*deleted=*/false);
+  EXPECT_EQ(dropped(), 1);
+  // The deletion itself was missed.
+  core.OnClusterQueue(queue("3", "900004"), /*deleted=*/false);
+  EXPECT_EQ(dropped(), 1);
 }
 
 TEST(CoreTest, NothingIsWrittenTwiceWhenNothingChanges) {

@@ -333,6 +333,12 @@ void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool d
     return;
   }
   DirtyQueue(queue->meta.name);
+  if (deleted || (change.before != nullptr && change.before->meta.uid != queue->meta.uid)) {
+    // At once: a queue of the same name may be there before the statuses are written, and its
+    // counters start from 0.
+    out_.metrics.push_back(
+        {MetricSample::Op::kRemove, "", {{"cluster_queue", queue->meta.name}}, 0});
+  }
   for (const auto& [key, check] : world_.admission_checks.All()) {
     dirty_queues_.insert("AdmissionCheck/" + key.name);  // its finalizer depends on its users
   }
@@ -363,6 +369,10 @@ void Core::OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool delet
     return;
   }
   const api::ObjectKey key = queue->meta.Key();
+  if (deleted || (change.before != nullptr && change.before->meta.uid != queue->meta.uid)) {
+    out_.metrics.push_back(
+        {MetricSample::Op::kRemove, "", {{"name", key.name}, {"namespace", key.ns}}, 0});
+  }
   dirty_queues_.insert("LocalQueue/" + key.ToString());
   DirtyQueue(queue->cluster_queue);
   if (deleted) {

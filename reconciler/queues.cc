@@ -182,7 +182,6 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   const auto queue = world_.cluster_queues.Find(key);
   if (queue == nullptr) {
     queue_states_.erase(order_key);
-    out_.metrics.push_back({MetricSample::Op::kRemove, "", {{"cluster_queue", key.name}}, 0});
     return;
   }
   const engine::QueueReport report = engine_->Report(key.name);
