@@ -227,7 +227,9 @@ func (k *kueueSide) happen(s *Step) error {
 // settle runs cycles until nothing changes. A StrictFIFO head is tried for ever, and a workload may need
 // as many cycles as it has flavors to scan: it is over after more quiet ones than that.
 func (k *kueueSide) settle() error {
-	const quietCycles = 13 // pod sets that scan four and three flavors try all pairs in twelve
+	// Pod sets that scan four and three flavors try all pairs in twelve cycles. Whole rounds, since
+	// Kueue goes on scanning where it was: how often a head was tried is no part of the case.
+	const quietCycles = 24
 	quiet := 0
 	for cycle := range maxCycles {
 		active := k.active()
