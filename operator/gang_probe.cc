@@ -51,6 +51,7 @@ struct GangProbe::Impl : std::enable_shared_from_this<GangProbe::Impl> {
   uint64_t generation = 0;  // of the probe; answers to an older one are dropped
   Time began = kNoTime;     // the present step
   Time free_seen = kNoTime;
+  Time member_seen = kNoTime;
 
   using Then = std::function<void(Result<Json>)>;
 
@@ -279,6 +280,7 @@ struct GangProbe::Impl : std::enable_shared_from_this<GangProbe::Impl> {
       }
       Get(Pods(), kMember, [this](const Result<Json>& member) {
         if (member && LookedAt(*member)) {
+          member_seen = with.loop->Now();
           Blame();
           return;
         }
@@ -304,18 +306,29 @@ struct GangProbe::Impl : std::enable_shared_from_this<GangProbe::Impl> {
     });
   }
 
-  // The scheduler writes a condition of the group exactly where it knows of groups.
+  // The scheduler writes a condition of the group exactly where it knows of groups, and in a write
+  // of its own: it may come after that of the pod.
   void Blame() {
+    if (api == reconciler::GangApi::kV1Beta1) {
+      FinishUngated("GenericWorkload");  // the only gate there
+      return;
+    }
     Get(Groups(), kGroup, [this](const Result<Json>& group) {
-      const bool knows = group && !(*group)["status"]["conditions"].AsArray().empty();
-      Finish({State::kDoesNotGate,
-              api == reconciler::GangApi::kV1Beta1 || !knows
-                  ? "kube-scheduler places pods of a gang one by one: the feature gate "
-                    "GenericWorkload is off in it"
-                  : "kube-scheduler places pods of a gang one by one: the feature gate "
-                    "GangScheduling is off in it"});
-      CleanUp();
+      if (group && !(*group)["status"]["conditions"].AsArray().empty()) {
+        FinishUngated("GangScheduling");
+      } else if (with.loop->Now() - member_seen >= kSettle) {
+        FinishUngated("GenericWorkload");
+      } else {
+        Later(kPoll, &Impl::Blame);
+      }
     });
+  }
+
+  void FinishUngated(std::string_view gate) {
+    Finish(
+        {State::kDoesNotGate, "kube-scheduler places pods of a gang one by one: the feature gate " +
+                                  std::string(gate) + " is off in it"});
+    CleanUp();
   }
 
   void Finish(const reconciler::GangFinding& proof) {

@@ -42,7 +42,8 @@ class GangProbe {
   static constexpr Duration kPoll = std::chrono::milliseconds(250);
   // How long the scheduler may take until it has looked at the free pod.
   static constexpr Duration kPatience = std::chrono::seconds(30);
-  // After that, how long the gang's pod may take to be looked at: it is older.
+  // After that, how long the gang's pod may take to be looked at: it is older. And after the gang's
+  // pod, its group.
   static constexpr Duration kSettle = std::chrono::seconds(1);
   // Policies act a moment after they are stored: a refusal is believed after so long.
   static constexpr Duration kPolicyPatience = std::chrono::seconds(5);

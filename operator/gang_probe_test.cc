@@ -62,11 +62,17 @@ class GangProbeTest : public testing::Test {
             Json::Obj({{"status", Json::Obj({{"conditions", Json::Arr({condition})}})}}),
             "status"));
         if (member && knows_groups_) {
-          const Json told = Json::Obj({{"type", "PodGroupScheduled"}, {"status", "False"}});
-          ASSERT_TRUE(server_.MergePatch(
-              Groups(), {"own", pod["spec"]["schedulingGroup"]["podGroupName"].AsString()},
-              Json::Obj({{"status", Json::Obj({{"conditions", Json::Arr({told})}})}}), "status"));
+          tell_group_at_ = loop_.Now() + group_lag_;
         }
+      }
+    }
+    if (tell_group_at_ && loop_.Now() >= *tell_group_at_) {
+      tell_group_at_.reset();
+      for (const Json& group : server_.List(Groups())) {
+        const Json told = Json::Obj({{"type", "PodGroupScheduled"}, {"status", "False"}});
+        ASSERT_TRUE(server_.MergePatch(
+            Groups(), {"own", group["metadata"]["name"].AsString()},
+            Json::Obj({{"status", Json::Obj({{"conditions", Json::Arr({told})}})}}), "status"));
       }
     }
     for (const Json& group : server_.List(Groups())) {
@@ -109,6 +115,8 @@ class GangProbeTest : public testing::Test {
   bool scheduler_ = true;
   bool gang_plugin_ = true;
   bool knows_groups_ = true;
+  Duration group_lag_{};  // between the scheduler's writes of a pod and of its group
+  std::optional<Time> tell_group_at_;
   bool manager_ = true;
   bool leader_ = true;
   std::optional<std::string> refusal_;
@@ -130,6 +138,15 @@ TEST_F(GangProbeTest, ASchedulerWithoutTheGangPluginIsNamed) {
   Probe();
   EXPECT_EQ(finding_.state, State::kDoesNotGate);
   EXPECT_THAT(finding_.message, HasSubstr("kube-scheduler"));
+  EXPECT_THAT(finding_.message, HasSubstr("GangScheduling"));
+  ExpectNothingLeft();
+}
+
+TEST_F(GangProbeTest, ASchedulerThatTellsTheGroupAfterThePodIsNotBlamedForTheOtherGate) {
+  gang_plugin_ = false;
+  group_lag_ = milliseconds(700);
+  Probe();
+  EXPECT_EQ(finding_.state, State::kDoesNotGate);
   EXPECT_THAT(finding_.message, HasSubstr("GangScheduling"));
   ExpectNothingLeft();
 }
