@@ -29,8 +29,12 @@ int32_t Job::GangSize() const {
     // A work queue starts no more pods once one of them succeeded.
     return succeeded + uncounted_succeeded > 0 ? std::min(active, parallelism) : parallelism;
   }
-  const int64_t left =
-      static_cast<int64_t>(*completions) - succeeded - uncounted_succeeded - failed_indexes;
+  // status.succeeded of an Indexed Job may still count indexes that its completions, made fewer, no
+  // longer have.
+  const int64_t done = indexed && completed_indexes > 0
+                           ? completed_indexes
+                           : static_cast<int64_t>(succeeded) + uncounted_succeeded;
+  const int64_t left = static_cast<int64_t>(*completions) - done - failed_indexes;
   return ClampToInt32(std::clamp<int64_t>(left, 0, std::max(parallelism, 0)));
 }
 
@@ -75,14 +79,15 @@ Result<Job> JobFromJson(const Json& json) {
   out.failed = count("failed");
   out.terminating = count("terminating");
   out.uncounted_succeeded = SizeAsInt32(status["uncountedTerminatedPods"]["succeeded"]);
-  out.failed_indexes = CountIndexes(status["failedIndexes"].AsString());
-  out.completed_indexes = CountIndexes(status["completedIndexes"].AsString());
+  const int32_t indexes = out.completions.value_or(INT32_MAX);
+  out.failed_indexes = CountIndexes(status["failedIndexes"].AsString(), indexes);
+  out.completed_indexes = CountIndexes(status["completedIndexes"].AsString(), indexes);
   out.start_time = ReadOptionalTime(status["startTime"]);
   out.conditions = ConditionsFromJson(status["conditions"]);
   return out;
 }
 
-int32_t CountIndexes(std::string_view ranges) {
+int32_t CountIndexes(std::string_view ranges, int32_t below) {
   int64_t count = 0;
   while (!ranges.empty()) {
     const size_t comma = ranges.find(',');
@@ -97,6 +102,7 @@ int32_t CountIndexes(std::string_view ranges) {
     if (dash != std::string_view::npos && !ReadIndex(part.substr(dash + 1), last)) {
       continue;
     }
+    last = std::min<int64_t>(last, static_cast<int64_t>(below) - 1);
     if (last >= first) {
       count = std::min<int64_t>(count + std::min<int64_t>(last - first, INT32_MAX) + 1, INT32_MAX);
     }

@@ -27,7 +27,8 @@ struct Job {
   int32_t failed = 0;
   int32_t terminating = 0;
   int32_t uncounted_succeeded = 0;
-  int32_t failed_indexes = 0;  // count of finally failed indexes (backoffLimitPerIndex)
+  // Counts of indexes that the completions still have.
+  int32_t failed_indexes = 0;  // finally failed (backoffLimitPerIndex)
   int32_t completed_indexes = 0;
   std::optional<Time> start_time;
   Conditions conditions;
@@ -40,7 +41,7 @@ struct Job {
 };
 
 Result<Job> JobFromJson(const Json& json);
-// Number of indexes in "1,3-5,7"; malformed parts count 0.
-int32_t CountIndexes(std::string_view ranges);
+// Number of indexes less than `below` in "1,3-5,7"; malformed parts count 0.
+int32_t CountIndexes(std::string_view ranges, int32_t below);
 
 }  // namespace tutti::api

@@ -38,6 +38,15 @@ TEST(Job, GangIsWhatIsStillToRunTogether) {
   EXPECT_EQ(Parsed(R"({"parallelism":3})", R"({"succeeded":1,"active":2})").GangSize(), 2);
 }
 
+TEST(Job, IndexesThatFewerCompletionsTookAwayDontCountAsDone) {
+  const auto job = JobFromJson(*Json::Parse(
+      R"({"metadata":{"name":"a"},"spec":{"parallelism":10,"completions":10,
+          "completionMode":"Indexed"},"status":{"succeeded":15,"completedIndexes":"5-9,12-19",
+          "failedIndexes":"4,11"}})"));
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->GangSize(), 4);  // 0-3
+}
+
 TEST(Job, IsFinishedByItsTerminalConditionsOnly) {
   bool success = false;
   std::string message;
@@ -81,11 +90,13 @@ TEST(Job, WithoutANameIsRefused) {
 }
 
 TEST(CountIndexes, ReadsRangesAndSkipsNonsense) {
-  EXPECT_EQ(CountIndexes(""), 0);
-  EXPECT_EQ(CountIndexes("1,3-5,7"), 5);
-  EXPECT_EQ(CountIndexes("0-99999"), 100000);
-  EXPECT_EQ(CountIndexes("x,2,5-3,-1,4-,,6"), 2);
-  EXPECT_EQ(CountIndexes("0-9223372036854775807,0-9223372036854775807"), INT32_MAX);
+  const auto count = [](std::string_view ranges) { return CountIndexes(ranges, INT32_MAX); };
+  EXPECT_EQ(count(""), 0);
+  EXPECT_EQ(count("1,3-5,7"), 5);
+  EXPECT_EQ(count("0-99999"), 100000);
+  EXPECT_EQ(count("x,2,5-3,-1,4-,,6"), 2);
+  EXPECT_EQ(count("0-9223372036854775807,0-9223372036854775807"), INT32_MAX);
+  EXPECT_EQ(CountIndexes("1,3-5,7", 4), 2);
 }
 
 }  // namespace

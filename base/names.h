@@ -34,6 +34,8 @@ inline constexpr std::string_view kLocalQueueNameLabel = "kueue.x-k8s.io/local-q
 inline constexpr std::string_view kClusterQueueNameLabel = "kueue.x-k8s.io/cluster-queue-name";
 inline constexpr std::string_view kAdmissionGatedByAnnotation = "kueue.x-k8s.io/admission-gated-by";
 inline constexpr std::string_view kMinParallelismAnnotation = "kueue.x-k8s.io/job-min-parallelism";
+// Annotation or label on a job: the Workload that somebody else makes for it.
+inline constexpr std::string_view kPrebuiltWorkload = "kueue.x-k8s.io/prebuilt-workload-name";
 inline constexpr std::string_view kElasticJobAnnotation = "kueue.x-k8s.io/elastic-job";
 inline constexpr std::string_view kSliceReplacementAnnotation =
     "kueue.x-k8s.io/workload-slice-replacement-for";

@@ -143,7 +143,9 @@ bool Record(const reconciler::MetricSample& sample, Metrics& metrics,
   if (info == nullptr) {
     return false;
   }
-  RecordAs(*info, sample, metrics);
+  if (!metrics.SplitByWorkload(info->id)) {  // else QueueMetrics sets it
+    RecordAs(*info, sample, metrics);
+  }
   const std::string_view local_queue = LabelOf(sample, "name");
   if (local_queue.empty() || sample.name.rfind(kKueuePrefix, 0) != 0) {
     return true;
@@ -212,8 +214,16 @@ storage::LedgerStats RecordLedger(const storage::LedgerStats& now,
 
 reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   reconciler::Options options;
-  options.scheduler = config.scheduler;
+  options.scheduler = config.scheduler && config.core;
+  options.core = config.core;
   options.label_keys_to_copy = config.integrations.label_keys_to_copy;
+  if (config.gates.Enabled("CustomMetricLabels")) {
+    const CustomLabels custom(config.metrics.custom_labels);
+    const std::vector<std::string> labels = custom.WorkloadLabelKeys();
+    options.label_keys_to_copy.insert(options.label_keys_to_copy.end(), labels.begin(),
+                                      labels.end());
+    options.annotation_keys_to_copy = custom.WorkloadAnnotationKeys();
+  }
   options.resources = {config.resources.exclude_prefixes, config.resources.transformations};
   options.devices = facts.discovery.devices;
   options.volumes = facts.volumes;
@@ -279,6 +289,7 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   }
   options.managed_namespaces = config.managed_jobs_namespace_selector;
   options.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
+  options.prebuilt_by_annotation = config.gates.Enabled("WorkloadIdentifierAnnotations");
   options.landing_timeout = config.landing.timeout;
   options.backoff_base = config.landing.backoff_base;
   options.backoff_max = config.landing.backoff_max;

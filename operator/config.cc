@@ -140,6 +140,7 @@ void ReadTutti(const yaml::Document& document, Problems* problems, Config* confi
               [config](size_t choice) { config->webhooks = static_cast<WebhookServing>(choice); });
   Section controllers = root.Sub("controllers");
   controllers.Bool("scheduler", &config->scheduler);
+  controllers.Bool("core", &config->core);
   controllers.Finish();
   root.Int("maxConcurrentWrites", 1, 1024, &config->max_concurrent_writes);
   root.Bool("metricsPlain", &config->metrics_plain);

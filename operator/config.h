@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "engine/device_mapping.h"
+#include "operator/custom_labels.h"
 #include "operator/gates.h"
 #include "reconciler/resource_rules.h"
 
@@ -39,16 +40,6 @@ enum class WebhookServing {
 };
 enum class TlsVersion { k12, k13 };
 enum class PreemptionStrategy { kLessThanOrEqualToFinalShare, kLessThanInitialShare };
-
-// metrics.customLabels[]
-struct CustomLabel {
-  enum class Source { kClusterQueue, kCohort, kLocalQueue, kWorkload };
-  std::string name;
-  std::string label_key;       // sourceLabelKey
-  std::string annotation_key;  // sourceAnnotationKey; if both are empty, `name` is the label key
-  Source source = Source::kClusterQueue;
-  std::vector<std::string> tracked_values;
-};
 
 struct Config {
   // --- Kueue's Configuration ---
@@ -175,6 +166,9 @@ struct Config {
   } ledger;
   WebhookServing webhooks = WebhookServing::kAuto;
   bool scheduler = true;  // controllers.scheduler; false: nothing new is admitted
+  // controllers.core; false: jobs are held, started and stopped, queues and Workloads are left to
+  // another controller
+  bool core = true;
   int32_t max_concurrent_writes = 16;
   bool metrics_plain = false;  // metrics.bindAddress without TLS and without authentication
 

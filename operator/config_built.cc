@@ -24,7 +24,6 @@ void CheckBuilt(Section* root, Config* config) {
          "external frameworks");
   refuse(config->resources.ignore_undeclared, "resources.quotaCheckStrategy",
          "ignoring undeclared resources");
-  refuse(!config->metrics.custom_labels.empty(), "metrics.customLabels", "custom metric labels");
   refuse(!config->tls_cipher_suites.empty(), "tls.cipherSuites", "a list of TLS cipher suites");
   refuse(!config->tls_curve_preferences.empty(), "tls.curvePreferences", "a list of TLS curves");
 
@@ -44,6 +43,8 @@ void CheckBuilt(Section* root, Config* config) {
       config->notes.emplace_back(text);
     }
   };
+  note(!config->metrics.custom_labels.empty() && !config->gates.Enabled("CustomMetricLabels"),
+       "metrics.customLabels has no effect: the feature gate CustomMetricLabels is off");
   note(!config->group_kind_concurrency.empty(),
        "controller.groupKindConcurrency is accepted and has no effect: one thread decides, writes "
        "run in parallel (maxConcurrentWrites)");

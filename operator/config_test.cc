@@ -165,8 +165,6 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
       {"metrics: {bindAddress: 'x'}\n", "metrics.bindAddress: 'x' is not an address"},
       {"metrics: {bindAddress: '::1:80'}\n", "goes into brackets"},
       {"metrics: {bindAddress: ':99999'}\n", "at most 65535"},
-      {"metrics: {customLabels: [{name: a}]}\n",
-       "custom metric labels: not supported by this version"},
       {"leaderElection: {leaderElect: 'yes'}\n",
        "leaderElection.leaderElect: must be true or false, is a text"},
       {"leaderElection: {leaseDuration: 15}\n",

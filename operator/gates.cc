@@ -15,7 +15,7 @@ constexpr GateInfo kGates[] = {
     {"AssignQueueLabelsForPods", true, false, true, false},
     {"CleanupProvisioningRequestsOnEviction", true, false, false, true},
     {"ConcurrentAdmission", false, false, false, true},
-    {"CustomMetricLabels", false, false, false, true},
+    {"CustomMetricLabels", false, false, true, true},
     {"DeferRayServiceFinalizationForRedisCleanup", true, false, false, true},
     {"DisableWaitForPodsReady", false, false, true, true},
     {"ElasticJobsViaWorkloadSlices", true, false, false, true},

@@ -97,6 +97,7 @@ class Manager::Impl {
           },
           kube::WritePriority::kBackground);
     });
+    metrics_.UseCustomLabels(queue_metrics_.custom_labels());
     metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
     metrics_.Set(Metric::kBuildInfo,
                  {kVersionText, kGitCommit, kBuildDate, "", CompilerText(), PlatformText()}, 1);
@@ -610,6 +611,7 @@ class Manager::Impl {
                               {"message", row.message}});
       ledger_->Append(ToLedgerRow(row));
     }
+    queue_metrics_.ShowCustomLabels(core_->world(), metrics_);
     for (const reconciler::MetricSample& sample : output.metrics) {
       if (!Record(sample, metrics_, [this](const api::ObjectKey& queue) {
             return queue_metrics_.Wants(core_->world(), queue);

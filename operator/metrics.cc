@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
 #include <dirent.h>
@@ -33,7 +34,12 @@ struct Family {
   prometheus::Family<prometheus::Counter>* counters = nullptr;
   prometheus::Family<prometheus::Gauge>* gauges = nullptr;
   prometheus::Family<prometheus::Histogram>* histograms = nullptr;
-  // Label values, the role last. Finding a series here is cheaper than asking the family again.
+  // From the configuration; names of what follows the table's labels and the role.
+  std::optional<CustomLabel::Source> source;
+  std::vector<std::string> custom;
+  std::vector<std::string> of_workloads;
+  // Label values: the table's, of workloads, the role, custom ones. Finding a series here is
+  // cheaper than asking the family again.
   std::map<std::vector<std::string>, Series> series;
 };
 
@@ -52,6 +58,43 @@ void Drop(Family* family, const Series& series) {
   } else {
     family->histograms->Remove(series.histogram);
   }
+}
+
+constexpr std::string_view kKueuePrefix = "kueue_";
+
+// The kind of object whose custom labels a metric carries.
+std::optional<CustomLabel::Source> SourceOf(const MetricInfo& info) {
+  using Source = CustomLabel::Source;
+  if (info.name.substr(0, kKueuePrefix.size()) != kKueuePrefix) {
+    return std::nullopt;
+  }
+  const auto has = [&info](std::string_view label) {
+    return std::find(info.labels.begin(), info.labels.end(), label) != info.labels.end();
+  };
+  if (has("namespace")) {
+    return Source::kLocalQueue;
+  }
+  if (has("cluster_queue") || has("preempting_cluster_queue")) {
+    return Source::kClusterQueue;
+  }
+  return has("cohort") ? std::optional(Source::kCohort) : std::nullopt;
+}
+
+// Of the series with these label values.
+std::string ObjectOf(const MetricInfo& info, const std::vector<std::string>& values) {
+  std::string cohort;
+  for (size_t i = 0; i < info.labels.size(); ++i) {
+    if (info.labels[i] == "namespace") {
+      return values[i] + "/" + values[i - 1];  // the name comes before it
+    }
+    if (info.labels[i] == "cluster_queue" || info.labels[i] == "preempting_cluster_queue") {
+      return values[i];
+    }
+    if (info.labels[i] == "cohort") {
+      cohort = values[i];
+    }
+  }
+  return cohort;
 }
 
 struct ProcessNumbers {
@@ -109,6 +152,7 @@ struct Metrics::Impl {
   prometheus::Registry registry;
   std::vector<Family> families;
   std::string role = "standalone";
+  std::map<CustomLabel::Source, std::map<std::string, std::vector<std::string>>> custom;
 
   void Bug() {
     if (Series* series = Find(Metric::kLogBugs, {}, MetricType::kCounter)) {
@@ -125,28 +169,43 @@ struct Metrics::Impl {
     if (info.has_role) {
       key.push_back(role);
     }
+    const Family& family = families[static_cast<size_t>(info.id)];
+    if (!family.custom.empty()) {
+      const auto& known = custom.at(*family.source);
+      const auto values = known.find(ObjectOf(info, key));
+      for (size_t i = 0; i < family.custom.size(); ++i) {
+        key.push_back(values != known.end() ? values->second[i] : "");
+      }
+    }
     return key;
   }
 
   // Null on a wrong use. REQUIRES: mutex held.
   Series* Find(Metric metric, const Labels& labels, MetricType type) {
     const MetricInfo& info = InfoOf(metric);
-    if (info.type != type || info.labels.size() != labels.size()) {
+    Family& family = families[static_cast<size_t>(metric)];
+    if (info.type != type || info.labels.size() + family.of_workloads.size() != labels.size()) {
       Bug();
       return nullptr;
     }
-    Family& family = families[static_cast<size_t>(metric)];
     auto key = KeyOf(info, labels);
     const auto found = family.series.find(key);
     if (found != family.series.end()) {
       return &found->second;
     }
     std::map<std::string, std::string> pairs;
-    for (size_t i = 0; i < info.labels.size(); ++i) {
-      pairs.emplace(info.labels[i], key[i]);
+    size_t at = 0;
+    for (const std::string_view name : info.labels) {
+      pairs.emplace(name, key[at++]);
+    }
+    for (const std::string& name : family.of_workloads) {
+      pairs.emplace(name, key[at++]);
     }
     if (info.has_role) {
-      pairs.emplace("replica_role", role);
+      pairs.emplace("replica_role", key[at++]);
+    }
+    for (const std::string& name : family.custom) {
+      pairs.emplace(name, key[at++]);
     }
     Series series;
     if (family.counters != nullptr) {
@@ -229,6 +288,41 @@ double Metrics::ValueForTest(Metric metric, const Labels& labels) const {
   return found == family.series.end() ? 0 : Read(found->second);
 }
 
+void Metrics::UseCustomLabels(const CustomLabels& labels) {
+  const std::scoped_lock lock(impl_->mutex);
+  for (size_t i = 0; i < impl_->families.size(); ++i) {
+    Family& family = impl_->families[i];
+    family.source = SourceOf(MetricTable()[i]);
+    if (family.source.has_value()) {
+      family.custom = labels.NamesOf(*family.source);
+      impl_->custom[*family.source];
+    }
+  }
+  impl_->families[static_cast<size_t>(Metric::kAdmittedActiveWorkloads)].of_workloads =
+      labels.NamesOf(CustomLabel::Source::kWorkload);
+}
+
+void Metrics::SetCustomValues(CustomLabel::Source source, const std::string& object,
+                              std::vector<std::string> values) {
+  const std::scoped_lock lock(impl_->mutex);
+  auto& known = impl_->custom[source];
+  const auto [entry, fresh] = known.emplace(object, values);
+  if (!fresh && entry->second == values) {
+    return;
+  }
+  entry->second = std::move(values);
+  impl_->RemoveIf([&](const MetricInfo& info, const std::vector<std::string>& key) {
+    return info.type == MetricType::kGauge &&
+           impl_->families[static_cast<size_t>(info.id)].source == source &&
+           ObjectOf(info, key) == object;
+  });
+}
+
+bool Metrics::SplitByWorkload(Metric metric) const {
+  const std::scoped_lock lock(impl_->mutex);
+  return !impl_->families[static_cast<size_t>(metric)].of_workloads.empty();
+}
+
 void Metrics::Remove(Metric metric, const Labels& labels) {
   const std::scoped_lock lock(impl_->mutex);
   Family& family = impl_->families[static_cast<size_t>(metric)];
@@ -272,8 +366,10 @@ void Metrics::SetRole(std::string_view role) {
     return;
   }
   impl_->role = std::string(role);
-  impl_->RemoveIf([role](const MetricInfo& info, const std::vector<std::string>& values) {
-    return info.has_role && info.type == MetricType::kGauge && values.back() != role;
+  impl_->RemoveIf([&](const MetricInfo& info, const std::vector<std::string>& values) {
+    const size_t at =
+        info.labels.size() + impl_->families[static_cast<size_t>(info.id)].of_workloads.size();
+    return info.has_role && info.type == MetricType::kGauge && values[at] != role;
   });
 }
 

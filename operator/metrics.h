@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "api/meta.h"
+#include "operator/custom_labels.h"
 
 namespace tutti {
 
@@ -136,6 +137,16 @@ class Metrics {
   void Observe(Metric histogram, const Labels& labels, double value);
   void Observe(Metric histogram, double value) { Observe(histogram, {}, value); }
   [[nodiscard]] double ValueForTest(Metric metric, const Labels& labels = {}) const;
+
+  // From now on metrics of ClusterQueues, LocalQueues and Cohorts carry these, too; labels of
+  // workloads split kueue_admitted_active_workloads. REQUIRES: no series of such a metric exists.
+  void UseCustomLabels(const CustomLabels& labels);
+  // What the object (namespace/name of a LocalQueue) has for them. Gauges with other values are
+  // dropped, to be set anew; counters stay.
+  void SetCustomValues(CustomLabel::Source source, const std::string& object,
+                       std::vector<std::string> values);
+  // Its labels are followed by the values of the custom labels of workloads.
+  [[nodiscard]] bool SplitByWorkload(Metric metric) const;
 
   void Remove(Metric metric, const Labels& labels);
   void Clear(Metric metric);  // every series of it

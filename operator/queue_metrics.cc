@@ -100,6 +100,40 @@ void QueueMetrics::SetFinished(const reconciler::World& world, Metrics& metrics)
   }
 }
 
+void QueueMetrics::ShowCustomLabels(const reconciler::World& world, Metrics& metrics) const {
+  using Source = CustomLabel::Source;
+  const auto show = [&](Source source, const auto& store) {
+    if (!custom_.Has(source)) {
+      return;
+    }
+    for (const auto& [key, object] : store.All()) {
+      metrics.SetCustomValues(source, key.ns.empty() ? key.name : key.ToString(),
+                              custom_.ValuesOf(source, object->meta));
+    }
+  };
+  show(Source::kClusterQueue, world.cluster_queues);
+  show(Source::kLocalQueue, world.local_queues);
+  show(Source::kCohort, world.cohorts);
+}
+
+void QueueMetrics::SetAdmitted(const reconciler::World& world, Metrics& metrics) {
+  if (!metrics.SplitByWorkload(Metric::kAdmittedActiveWorkloads)) {
+    return;
+  }
+  std::map<std::vector<std::string>, double> counts;
+  for (const auto& [key, workload] : world.workloads.All()) {
+    if (workload->Admitted() && !workload->Finished() && workload->status.admission.has_value()) {
+      std::vector<std::string> labels =
+          custom_.ValuesOf(CustomLabel::Source::kWorkload, workload->meta);
+      labels.insert(labels.begin(), workload->status.admission->cluster_queue);
+      ++counts[std::move(labels)];
+    }
+  }
+  for (const auto& [labels, count] : counts) {
+    Set(Metric::kAdmittedActiveWorkloads, labels, count, metrics);
+  }
+}
+
 void QueueMetrics::SetCohorts(const reconciler::World& world, Metrics& metrics) {
   std::set<std::string> names;  // a cohort that is only named exists too
   for (const auto& [key, cohort] : world.cohorts.All()) {
@@ -186,6 +220,7 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     }
   }
   SetFinished(world, metrics);
+  SetAdmitted(world, metrics);
   if (cohorts_) {
     SetCohorts(world, metrics);
   }

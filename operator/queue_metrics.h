@@ -20,9 +20,14 @@ class QueueMetrics {
  public:
   explicit QueueMetrics(const Config& config)
       : config_(config.metrics),
+        custom_(config.gates.Enabled("CustomMetricLabels") ? config.metrics.custom_labels
+                                                           : std::vector<CustomLabel>()),
         cohorts_(config.gates.Enabled("MetricsForCohorts")),
         scheduler_(config.scheduler) {}
 
+  [[nodiscard]] const CustomLabels& custom_labels() const { return custom_; }
+  // What the objects have for the custom labels; before anything is counted for them.
+  void ShowCustomLabels(const reconciler::World& world, Metrics& metrics) const;
   // Sets what exists and drops the series that it set before and that have no reason any more. A
   // reader in between sees the old or the new value of a series, never none.
   void Update(const reconciler::World& world, const engine::Engine& engine, Metrics& metrics);
@@ -40,11 +45,14 @@ class QueueMetrics {
   void Quotas(const api::ClusterQueue& queue, const engine::QueueReport& report, Metrics& metrics);
 
   void SetFinished(const reconciler::World& world, Metrics& metrics);
+  // Admitted workloads by the custom labels of workloads.
+  void SetAdmitted(const reconciler::World& world, Metrics& metrics);
   void SetCohorts(const reconciler::World& world, Metrics& metrics);
   // What is counted, rather than set, of LocalQueues that are gone.
   void ForgetLocalQueues(const reconciler::World& world, Metrics& metrics);
 
   const Config::MetricsSection config_;
+  const CustomLabels custom_;
   const bool cohorts_;
   const bool scheduler_;
   std::set<Series> known_;    // of the update before

@@ -11,7 +11,6 @@
 namespace tutti::webhooks {
 namespace {
 
-constexpr std::string_view kPrebuilt = "kueue.x-k8s.io/prebuilt-workload-name";
 constexpr std::string_view kEqualCompletions = "kueue.x-k8s.io/job-completions-equal-parallelism";
 
 const std::string& Label(const Json& object, std::string_view key) {
@@ -62,8 +61,8 @@ std::string Field(const char* map, std::string_view key) {
 }
 
 const std::string& PrebuiltName(const Json& job) {
-  const std::string& annotation = Annotation(job, kPrebuilt);
-  return annotation.empty() ? Label(job, kPrebuilt) : annotation;
+  const std::string& annotation = Annotation(job, names::kPrebuiltWorkload);
+  return annotation.empty() ? Label(job, names::kPrebuiltWorkload) : annotation;
 }
 
 class JobCheck {
@@ -166,7 +165,7 @@ class JobCheck {
 
   void Prebuilt() {
     const std::string& name = PrebuiltName(job_);
-    const std::string field = Field("annotations", kPrebuilt);
+    const std::string field = Field("annotations", names::kPrebuiltWorkload);
     if (!name.empty() && !syntax::CheckSubdomain(name).empty()) {
       Say(field + "not the name of a Workload: " + syntax::CheckSubdomain(name));
     }

@@ -85,6 +85,7 @@ struct Unit {
   bool placed = true;
   bool place_dropped = false;
   Time reclaim_at = kNoTime;  // next write of reclaimablePods
+  Time stopped_at = kNoTime;  // since when the Job is suspended without pods and not restored yet
 
   // A release was sent and not told yet; the group's name ("" = none). Told when it is seen carried
   // out, so that a repeated one counts once.
@@ -240,6 +241,14 @@ class Core {
   void ReconcileFinished(Unit& unit, const api::Job& job, const api::Workload* workload,
                          bool success, const std::string& message);
   void CreateWorkload(Unit& unit, const api::Job& job);
+  // Where the Workload of a job is or is to be.
+  [[nodiscard]] api::ObjectKey WorkloadKeyOf(const api::Job& job) const;
+  // A Workload that somebody else made for the job becomes the job's. False: it is another one's.
+  // REQUIRES: the job names a prebuilt Workload, which is `workload`.
+  bool AdoptWorkload(Unit& unit, const api::Job& job, const api::Workload& workload);
+  // spec.priority follows the job's classes, or its own WorkloadPriorityClass. True when something
+  // was written.
+  bool SyncPriority(Unit& unit, const api::Job* job, const api::Workload& workload);
   bool SyncSpec(Unit& unit, const api::Job& job, const api::Workload& workload);
   [[nodiscard]] std::optional<Priority> PriorityOf(const api::Job& job,
                                                    std::string_view class_of_pods);
@@ -387,6 +396,7 @@ class Core {
   std::set<std::string>
       dirty_queues_;  // order keys: "ClusterQueue/x", "LocalQueue/ns/x", "ResourceFlavor/x"
   std::map<std::string, QueueState> queue_states_;
+  std::set<std::string> told_checks_;  // UIDs of checks that got our Active=False in this life
   std::map<api::ObjectKey, int32_t> waiting_in_queue_;  // LocalQueue -> units outside the engine
   std::map<std::string, std::shared_ptr<const api::Node>> nodes_;
   std::set<std::string> autoscaled_nodes_;

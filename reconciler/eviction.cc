@@ -179,6 +179,9 @@ bool Core::FollowDeactivation(Unit& unit, const api::Job* job, const api::Worklo
 bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload& workload) {
   // First of all the engine knows what is held: after a start nobody else may get it meanwhile.
   SyncReservation(unit, job, workload);
+  if (!options_.core) {
+    return true;
+  }
   if (FollowDeactivation(unit, job, workload)) {
     return false;
   }
@@ -274,13 +277,26 @@ bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workloa
   unit.landed = false;
   unit.unplaced_since.reset();
   if (!job.suspend) {
+    unit.stopped_at = kNoTime;
     Event(job, /*warning=*/false, "Stopped", "Stopped by Tutti");
     Emit(unit, {SuspendPatch(job)});
     return false;
   }
   if (!RestoreWindowOpen(job)) {
-    return false;  // the Job's status comes back here
+    if (job.active > 0) {
+      return false;  // the Job's status comes back here
+    }
+    if (unit.stopped_at == kNoTime) {
+      unit.stopped_at = now_;
+    }
+    if (now_ < unit.stopped_at + options_.job_controller_grace) {
+      WakeAt(unit, unit.stopped_at + options_.job_controller_grace);
+    } else {
+      Emit(unit, {ResetStartPatch(job)});
+    }
+    return false;
   }
+  unit.stopped_at = kNoTime;
   std::vector<api::WriteRequest> writes;
   if (HasLeftovers(job)) {
     if (auto restore = RestorePatch(job, workload)) {
@@ -304,7 +320,7 @@ void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload
   if (unit.evicting.has_value()) {
     TellEviction(unit, workload);
   }
-  if (!workload.active && FollowDeactivation(unit, &job, workload)) {
+  if (options_.core && !workload.active && FollowDeactivation(unit, &job, workload)) {
     return;
   }
   api::Workload next = workload;

@@ -70,11 +70,25 @@ void Core::OnJob(std::shared_ptr<const api::Job> job, bool deleted) {
     world_.job_by_uid[uid] = job->meta.Key();
   }
   auto known = unit_of_job_.find(uid);
+  if (known != unit_of_job_.end() && !deleted && change.before != nullptr &&
+      PrebuiltWorkloadOf(*change.before, options_.prebuilt_by_annotation) !=
+          PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation)) {
+    // Another Workload from now on. The one before is deleted as a duplicate.
+    const api::ObjectKey before = known->second;
+    Forget(before);
+    known = unit_of_job_.end();
+    if (const auto workload = world_.workloads.Find(before)) {
+      Unit& duplicate = units_[before];
+      duplicate.key = before;
+      duplicate.job_uid = uid;
+      Dirty(before);
+    }
+  }
   if (known == unit_of_job_.end()) {
     if (deleted || !Managed(*job)) {
       return;
     }
-    const api::ObjectKey key{job->meta.ns, WorkloadName("Job", "batch", job->meta.name, uid)};
+    const api::ObjectKey key = WorkloadKeyOf(*job);
     Unit& unit = units_[key];
     unit.key = key;
     unit.job_uid = uid;
@@ -302,7 +316,13 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
     if (const std::string owner = OwningJob(workload->meta); !owner.empty()) {
       unit.job_uid = owner;
       auto [known, fresh] = unit_of_job_.emplace(owner, key);
-      if (!fresh && known->second != key && world_.workloads.Find(known->second) == nullptr) {
+      const auto owning = world_.job_by_uid.find(owner);
+      const auto job =
+          owning != world_.job_by_uid.end() ? world_.jobs.Find(owning->second) : nullptr;
+      const bool named =
+          job != nullptr && !PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation).empty();
+      if (!fresh && known->second != key && !named &&
+          world_.workloads.Find(known->second) == nullptr) {
         // A Workload under another name than ours is taken over, unless we have made one already.
         const auto other = units_.find(known->second);
         if (other == units_.end() || other->second.in_flight == 0) {

@@ -163,11 +163,25 @@ Result<api::Workload> WorkloadFor(const api::Job& job, const Priority& priority)
   return workload;
 }
 
+std::string_view PrebuiltWorkloadOf(const api::Job& job, bool annotations) {
+  const std::string_view by_annotation =
+      annotations ? job.meta.Annotation(names::kPrebuiltWorkload) : std::string_view();
+  return by_annotation.empty() ? job.meta.Label(names::kPrebuiltWorkload) : by_annotation;
+}
+
 bool Equivalent(const api::Job& job, const api::Workload& workload) {
   if (workload.pod_sets.size() != 1) {
     return false;
   }
+  const auto limit = PositiveInt(job.meta.Label(names::kMaxExecTimeLabel), "");
+  if (limit && *limit != workload.max_execution_seconds) {
+    return false;
+  }
   const api::PodSet& pod_set = workload.pod_sets.front();
+  const auto minimum = PositiveInt(job.meta.Annotation(names::kMinParallelismAnnotation), "");
+  if (minimum && *minimum != pod_set.min_count) {
+    return false;
+  }
   const bool admitted = workload.QuotaReserved();
   const Json recorded = ParseTemplate(pod_set.template_json);
   const Json current = ParseTemplate(job.template_json);
@@ -262,6 +276,14 @@ Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& w
 
 api::WriteRequest SuspendPatch(const api::Job& job) {
   return JobPatch(job, Json::Obj({{"suspend", true}}));
+}
+
+api::WriteRequest ResetStartPatch(const api::Job& job) {
+  api::WriteRequest write = JobPatch(job, Json());
+  write.subresource = "status";
+  write.body.Erase("spec");
+  write.body.Set("status", Json::Obj({{"startTime", Json()}}));
+  return write;
 }
 
 bool RestoreWindowOpen(const api::Job& job) {

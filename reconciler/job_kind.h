@@ -30,6 +30,10 @@ struct Priority {
 // names it.
 Result<api::Workload> WorkloadFor(const api::Job& job, const Priority& priority);
 
+// Name of the Workload that somebody else makes for the job; "" = none, ours is used. The
+// annotation comes first; `annotations` false (gate WorkloadIdentifierAnnotations): the label only.
+[[nodiscard]] std::string_view PrebuiltWorkloadOf(const api::Job& job, bool annotations);
+
 // Whether `workload` still describes `job` (pods, containers, tolerations, time limit).
 [[nodiscard]] bool Equivalent(const api::Job& job, const api::Workload& workload);
 
@@ -56,6 +60,9 @@ Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& w
 // REQUIRES: the window for template changes is open (RestoreWindowOpen).
 [[nodiscard]] std::optional<api::WriteRequest> RestorePatch(const api::Job& job,
                                                             const api::Workload& workload);
+// status.startTime gone: where no Job controller does that, the template of a suspended Job stays
+// closed for ever.
+[[nodiscard]] api::WriteRequest ResetStartPatch(const api::Job& job);
 // suspended, no active pods, and Suspended=True seen or never started.
 [[nodiscard]] bool RestoreWindowOpen(const api::Job& job);
 

@@ -84,10 +84,16 @@ struct Options {
   // metav1.LabelSelector over namespaces whose jobs are managed.
   api::LabelSelector managed_namespaces;
   bool manage_jobs_without_queue_name = false;
+  // Gate WorkloadIdentifierAnnotations: a prebuilt Workload may be named by an annotation, too.
+  bool prebuilt_by_annotation = true;
 
   ResourceRules resources;
   std::vector<std::string> label_keys_to_copy;  // from a job to its Workload, at creation
+  std::vector<std::string> annotation_keys_to_copy;
   bool scheduler = true;  // false: nothing new is admitted; quota is held and given back as ever
+  // false: only what Kueue's job controllers do. Queues, flavors, checks, and what becomes of a
+  // Workload apart from its job, belong to another controller. Implies no scheduler.
+  bool core = true;
   std::optional<engine::FairSharing> fair_sharing = {};
   std::optional<engine::AdmissionFairSharing> admission_fair_sharing = {};
 
@@ -104,6 +110,9 @@ struct Options {
   // While checks of a reserved workload are pending its place is kept so long; then others may use
   // it, and it is looked for again when the checks are ready.
   Duration place_hold = std::chrono::seconds(60);
+  // So long the Job controller may take to see a suspended Job, before its start time is reset for
+  // it.
+  Duration job_controller_grace = std::chrono::seconds(1);
   Duration reclaim_interval = std::chrono::seconds(1);  // between writes of reclaimablePods
   Duration pending_reason_delay = std::chrono::seconds(1);
   Duration queue_status_interval = std::chrono::seconds(1);

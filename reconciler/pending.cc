@@ -91,6 +91,11 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
       StopJob(unit, *job, workload, {});
       return;
     }
+    // When its reservation was withdrawn from outside. Usually the end of an eviction says it.
+    if ((!options_.core || api::IsTrue(workload.status.conditions, "PodsReady")) &&
+        SyncPodsReady(unit, *job, workload)) {
+      return;
+    }
     if (HasLeftovers(*job) || !world_.GroupsOf(unit.job_uid).empty()) {
       const bool stopped = StopJob(unit, *job, workload, {});
       if (unit.in_flight != 0) {
@@ -104,10 +109,6 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
       }
       StripStuckGroups(unit);
     }
-    if (api::IsTrue(workload.status.conditions, "PodsReady") &&
-        SyncPodsReady(unit, *job, workload)) {
-      return;  // its reservation was withdrawn from outside
-    }
     const std::string_view queue = job->meta.Label(names::kQueueNameLabel);
     if (queue != workload.queue_name && Managed(*job)) {
       LeaveEngine(unit);
@@ -116,19 +117,7 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
            {WorkloadPatch(workload, Json::Obj({{"spec", Json::Obj({{"queueName", queue}})}}))});
       return;
     }
-    Shape(unit, workload);
-    if (const auto priority = PriorityOf(*job, unit.refs.priority_class);
-        priority.has_value() &&
-        (priority->value != workload.priority || priority->ref != workload.priority_class)) {
-      Json ref;
-      if (priority->ref.has_value()) {
-        ref = Json::Obj({{"group", priority->ref->group},
-                         {"kind", priority->ref->kind},
-                         {"name", priority->ref->name}});
-      }
-      Emit(unit, {WorkloadPatch(workload,
-                                Json::Obj({{"spec", Json::Obj({{"priority", priority->value},
-                                                               {"priorityClassRef", ref}})}}))});
+    if (SyncPriority(unit, job, workload)) {
       return;
     }
     const std::string_view gates = job->meta.Annotation(names::kAdmissionGatedByAnnotation);
@@ -143,6 +132,12 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
                                                    value}})}})}}))});
       return;
     }
+  }
+  if (!options_.core) {
+    return;
+  }
+  if (job == nullptr && SyncPriority(unit, nullptr, workload)) {
+    return;
   }
   if (!ReadyToQueue(unit, job, workload)) {
     LeaveEngine(unit);

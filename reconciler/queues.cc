@@ -132,6 +132,9 @@ Time Core::NextQueueWrite(const QueueState& state) const {
 
 void Core::ReconcileQueues() {
   const std::set<std::string> due = std::exchange(dirty_queues_, {});
+  if (!options_.core) {
+    return;
+  }
   for (const std::string& order_key : due) {
     const auto state = queue_states_.find(order_key);
     if (state != queue_states_.end() &&
@@ -379,9 +382,12 @@ void Core::ReconcileAdmissionCheck(const api::ObjectKey& key) {
     dirty_queues_.insert(order_key);
     return;
   }
-  if (!check->controller.starts_with(std::string(names::kKueueGroup) + "/")) {
+  // Told once: who says otherwise afterwards is their controller.
+  if (!check->controller.starts_with(std::string(names::kKueueGroup) + "/") ||
+      told_checks_.contains(check->meta.uid)) {
     return;
   }
+  told_checks_.insert(check->meta.uid);
   api::Conditions conditions = check->conditions;
   api::Condition active;
   active.type = "Active";

@@ -40,7 +40,8 @@ bool IsDnsLabel(std::string_view name) {
 
 void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload) {
   SetWaiting(unit, &workload, false);
-  if (!KeepReservation(unit, &job, workload) || !workload.Admitted()) {
+  if (SyncPriority(unit, &job, workload) || !KeepReservation(unit, &job, workload) ||
+      !workload.Admitted()) {
     return;
   }
   if (job.suspend) {

@@ -38,7 +38,7 @@ void Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload&
   const engine::WorkloadInput input = ReservedInput(unit, job, workload);
   const api::Admission& admission = *workload.status.admission;
   const bool admitted = workload.Admitted();
-  std::string key = "R|" + admission.cluster_queue;
+  std::string key = "R|" + admission.cluster_queue + "|" + std::to_string(input.priority);
   for (const engine::PodSetInput& pod_set : input.pod_sets) {
     key += "|" + std::to_string(pod_set.count);
   }

@@ -8,6 +8,7 @@
 #include "base/names.h"
 #include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
+#include "reconciler/names.h"
 #include "reconciler/status.h"
 #include "reconciler/workload_writes.h"
 
@@ -135,6 +136,10 @@ void Core::ReconcileUnit(Unit& unit) {
     CreateWorkload(unit, *job);
     return;
   }
+  const bool prebuilt = !PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation).empty();
+  if (prebuilt && !workload->meta.deleted.has_value() && !AdoptWorkload(unit, *job, *workload)) {
+    return;
+  }
   if (workload->meta.deleted.has_value()) {
     HoldQuota(unit, job.get(), *workload);
     std::vector<api::WriteRequest> last;
@@ -153,6 +158,17 @@ void Core::ReconcileUnit(Unit& unit) {
     if (!job->suspend) {
       StopJob(unit, *job, *workload, {});
     }
+    return;
+  }
+  if (prebuilt && !Equivalent(*job, *workload)) {
+    api::Workload next = *workload;
+    SetCondition(next.status.conditions,
+                 {"Finished", "True", "OutOfSync",
+                  "The prebuilt workload is out of sync with its user job", now_, 0},
+                 now_);
+    LeaveEngine(unit);
+    History(HistoryKind::kFinished, unit, &next, "OutOfSync", "");
+    Emit(unit, {ApplyStatus(next)});
     return;
   }
   if (!Equivalent(*job, *workload)) {
@@ -205,8 +221,8 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
     }
     return;
   }
-  if (workload.meta.owners.empty() && !workload.meta.Label(names::kJobUidLabel).empty() &&
-      !workload.Finished() &&
+  if (options_.core && workload.meta.owners.empty() &&
+      !workload.meta.Label(names::kJobUidLabel).empty() && !workload.Finished() &&
       !world_.job_by_uid.contains(std::string(workload.meta.Label(names::kJobUidLabel)))) {
     // The job was deleted with its dependents left alone: nothing else will end this record.
     LeaveEngine(unit);
@@ -224,9 +240,18 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
     return;
   }
   if (had_job || workload.Finished()) {
-    LeaveEngine(unit);  // the garbage collector deletes it next
+    LeaveEngine(unit);
     SetWaiting(unit, &workload, false);
+    if (had_job && workload.meta.HasFinalizer(names::kResourceInUseFinalizer)) {
+      History(HistoryKind::kDeleted, unit, &workload, "Deleted", "");
+      Emit(unit, {DropFinalizer(workload)});  // the garbage collector deletes it next
+      return;
+    }
     DeleteFinished(unit, workload);
+    return;
+  }
+  if (!options_.core) {
+    HoldQuota(unit, nullptr, workload);
     return;
   }
   // A Workload of its own: admitted by its status alone; whoever made it acts on that.
@@ -238,7 +263,9 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
     unit.assumed.reset();
     SetWaiting(unit, &workload, false);
     if (!workload.Evicted()) {
-      KeepReservation(unit, nullptr, workload);
+      if (!SyncPriority(unit, nullptr, workload)) {
+        KeepReservation(unit, nullptr, workload);
+      }
       return;
     }
     HoldQuota(unit, nullptr, workload);
@@ -379,6 +406,75 @@ std::optional<Priority> Core::PriorityOf(const api::Job& job, std::string_view c
   return Priority{};
 }
 
+bool Core::SyncPriority(Unit& unit, const api::Job* job, const api::Workload& workload) {
+  const bool by_class = workload.priority_class.has_value() &&
+                        workload.priority_class->kind == "WorkloadPriorityClass";
+  std::optional<Priority> wanted;
+  if (job != nullptr && PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation).empty() &&
+      (by_class || !workload.QuotaReserved())) {
+    // With quota the class can be exchanged, but not added: the API refuses that.
+    Shape(unit, workload);
+    wanted = PriorityOf(*job, unit.refs.priority_class);
+  } else if (by_class && options_.core) {
+    if (const auto found = world_.workload_priorities.Find({"", workload.priority_class->name})) {
+      wanted = Priority{found->value, workload.priority_class};
+    }
+  }
+  if (!wanted.has_value() ||
+      (wanted->value == workload.priority && wanted->ref == workload.priority_class)) {
+    return false;
+  }
+  Json ref;
+  if (wanted->ref.has_value()) {
+    ref = Json::Obj(
+        {{"group", wanted->ref->group}, {"kind", wanted->ref->kind}, {"name", wanted->ref->name}});
+  }
+  if (job != nullptr && wanted->ref != workload.priority_class) {
+    Event(*job, /*warning=*/false, "UpdatedWorkload",
+          "Updated workload priority class: " + unit.key.ToString());
+  }
+  Emit(unit,
+       {WorkloadPatch(workload, Json::Obj({{"spec", Json::Obj({{"priority", wanted->value},
+                                                               {"priorityClassRef", ref}})}}))});
+  return true;
+}
+
+api::ObjectKey Core::WorkloadKeyOf(const api::Job& job) const {
+  const std::string_view prebuilt = PrebuiltWorkloadOf(job, options_.prebuilt_by_annotation);
+  if (!prebuilt.empty()) {
+    api::ObjectKey key{job.meta.ns, std::string(prebuilt)};
+    const auto unit = units_.find(key);
+    if (unit == units_.end() || unit->second.job_uid.empty() ||
+        unit->second.job_uid == job.meta.uid) {
+      return key;
+    }
+  }
+  return {job.meta.ns, WorkloadName("Job", "batch", job.meta.name, job.meta.uid)};
+}
+
+bool Core::AdoptWorkload(Unit& unit, const api::Job& job, const api::Workload& workload) {
+  const api::OwnerReference* owner = workload.meta.Controller();
+  if (owner != nullptr) {
+    if (owner->uid != job.meta.uid && !job.suspend) {
+      Emit(unit, {SuspendPatch(job)});
+    }
+    return owner->uid == job.meta.uid;
+  }
+  Json owners = Json::Arr();
+  for (const api::OwnerReference& other : workload.meta.owners) {
+    owners.Push(api::ToJson(other));
+  }
+  owners.Push(api::ToJson(
+      api::OwnerReference{"batch/v1", "Job", job.meta.name, job.meta.uid, /*controller=*/true}));
+  Emit(unit,
+       {WorkloadPatch(
+           workload, Json::Obj({{"metadata",
+                                 Json::Obj({{"ownerReferences", std::move(owners)},
+                                            {"labels", Json::Obj({{std::string(names::kJobUidLabel),
+                                                                   job.meta.uid}})}})}}))});
+  return false;  // goes on with the answer
+}
+
 void Core::CreateWorkload(Unit& unit, const api::Job& job) {
   if (!job.suspend) {
     // A queue name was given to a running job, or the policy was not there: hold it first.
@@ -388,6 +484,14 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
   }
   if (job.active > 0) {
     return;
+  }
+  if (const std::string_view name = PrebuiltWorkloadOf(job, options_.prebuilt_by_annotation);
+      !name.empty()) {
+    Event(job, /*warning=*/true, "PrebuiltWorkloadNotFound",
+          "Workload \"" + std::string(name) +
+              "\" does not exist or belongs to another job: create it, or take " +
+              std::string(names::kPrebuiltWorkload) + " off the job");
+    return;  // comes back when it is created
   }
   const TemplateRefs refs = RefsOf(job.template_json);
   const std::optional<Priority> priority = PriorityOf(job, refs.priority_class);
@@ -411,6 +515,12 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
   for (const std::string& key : options_.label_keys_to_copy) {
     if (const auto label = job.meta.labels.find(key); label != job.meta.labels.end()) {
       workload->meta.labels.insert(*label);
+    }
+  }
+  for (const std::string& key : options_.annotation_keys_to_copy) {
+    if (const auto annotation = job.meta.annotations.find(key);
+        annotation != job.meta.annotations.end()) {
+      workload->meta.annotations.insert(*annotation);
     }
   }
   if (unit.assumed.has_value()) {

@@ -429,9 +429,13 @@ void Cluster::StepController() {
 void Cluster::Tick(Duration step) {
   now_ += step;
   server_.SetNow(now_);
-  CollectGarbage();
+  if (garbage_collector_on_) {
+    CollectGarbage();
+  }
   RunKubelets();
-  RunJobController();
+  if (job_controller_on_) {
+    RunJobController();
+  }
   RunClaimController();
   RunScheduler();
   StepController();

@@ -87,6 +87,10 @@ class Cluster {
   // While off, pods that run are never Ready.
   void SetReadiness(bool on) { readiness_on_ = on; }
   void SetController(bool on) { controller_on_ = on; }
+  // While off, nobody acts on Jobs: no pods, no status.
+  void SetJobController(bool on) { job_controller_on_ = on; }
+  // While off, what a deleted Job owned stays.
+  void SetGarbageCollector(bool on) { garbage_collector_on_ = on; }
   // While on, the watch shows the controller's own writes only at the next tick; answers come at
   // once.
   void SetWatchLag(bool on) { watch_lag_ = on; }
@@ -159,6 +163,8 @@ class Cluster {
   bool scheduler_on_ = true;
   bool readiness_on_ = true;
   bool controller_on_ = true;
+  bool job_controller_on_ = true;
+  bool garbage_collector_on_ = true;
   bool watch_lag_ = false;
   int64_t pod_limit_ = 1000;
   Duration grace_{};

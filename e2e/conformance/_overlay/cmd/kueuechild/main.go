@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,8 +37,10 @@ import (
 	"sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/controller/core"
 	"sigs.k8s.io/kueue/pkg/controller/core/indexer"
+	"sigs.k8s.io/kueue/pkg/controller/elasticjobs"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	_ "sigs.k8s.io/kueue/pkg/controller/jobs"
+	"sigs.k8s.io/kueue/pkg/features"
 	"sigs.k8s.io/kueue/pkg/metrics"
 	"sigs.k8s.io/kueue/pkg/scheduler"
 	preemptexpectations "sigs.k8s.io/kueue/pkg/scheduler/preemption/expectations"
@@ -92,7 +95,6 @@ func run(file, gates string) error {
 	scheme.Default(cfg)
 	restConfig := ctrl.GetConfigOrDie()
 	restConfig.QPS, restConfig.Burst = 500, 1000
-	metrics.Register()
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:                 scheme,
 		HealthProbeBindAddress: "0",
@@ -120,10 +122,14 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg *configapi.Configuration, 
 		schdcache.WithResourceMetrics(cfg.Metrics.EnableClusterQueueResources), schdcache.WithLocalQueueMetrics(localQueues),
 		schdcache.WithPodsReadyTracking(waitforpodsready.Enabled(cfg.WaitForPodsReady)),
 	}
+	customLabels := metrics.NewCustomLabels(cfg.Metrics.CustomLabels)
+	metrics.Register()
+	cacheOptions = append(cacheOptions, schdcache.WithCustomLabels(customLabels))
 	expectations := preemptexpectations.New()
 	queueOptions := []qcache.Option{
 		qcache.WithResourceMetrics(cfg.Metrics.EnableClusterQueueResources), qcache.WithLocalQueueMetrics(localQueues),
 		qcache.WithPreemptionExpectations(expectations),
+		qcache.WithCustomLabels(customLabels),
 	}
 	if cfg.Resources != nil {
 		cacheOptions = append(cacheOptions, schdcache.WithExcludedResourcePrefixes(cfg.Resources.ExcludeResourcePrefixes),
@@ -144,11 +150,18 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg *configapi.Configuration, 
 		return fmt.Errorf("webhook %s: %w", failed, err)
 	}
 	if wantCore {
-		if failed, err := core.SetupControllers(mgr, queues, cache, cfg, core.SetupControllersOpts{PreemptionExpectations: expectations}); err != nil {
+		if failed, err := core.SetupControllers(mgr, queues, cache, cfg, core.SetupControllersOpts{
+			PreemptionExpectations: expectations, CustomLabels: customLabels,
+		}); err != nil {
 			return fmt.Errorf("controller %s: %w", failed, err)
 		}
 	}
-	if err := setUpJobs(ctx, mgr, cfg, cache, queues); err != nil {
+	if features.Enabled(features.ElasticJobsViaWorkloadSlices) {
+		if failed, err := elasticjobs.SetupWithManager(mgr, cfg, nil); err != nil {
+			return fmt.Errorf("controller %s: %w", failed, err)
+		}
+	}
+	if err := setUpJobs(ctx, mgr, cfg, cache, queues, customLabels); err != nil {
 		return err
 	}
 	if !wantScheduler {
@@ -156,7 +169,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg *configapi.Configuration, 
 	}
 	options := []scheduler.Option{
 		scheduler.WithPreemptionExpectations(expectations), scheduler.WithFairSharing(cfg.FairSharing),
-		scheduler.WithAdmissionFairSharing(cfg.AdmissionFairSharing),
+		scheduler.WithAdmissionFairSharing(cfg.AdmissionFairSharing), scheduler.WithCustomLabels(customLabels),
 	}
 	if cfg.Resources != nil && cfg.Resources.QuotaCheckStrategy != nil {
 		options = append(options, scheduler.WithQuotaCheckStrategy(*cfg.Resources.QuotaCheckStrategy))
@@ -164,7 +177,8 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg *configapi.Configuration, 
 	return mgr.Add(scheduler.New(queues, cache, mgr.GetClient(), mgr.GetEventRecorder(constants.AdmissionName), options...))
 }
 
-func setUpJobs(ctx context.Context, mgr ctrl.Manager, cfg *configapi.Configuration, cache *schdcache.Cache, queues *qcache.Manager) error {
+func setUpJobs(ctx context.Context, mgr ctrl.Manager, cfg *configapi.Configuration, cache *schdcache.Cache, queues *qcache.Manager,
+	customLabels *metrics.CustomLabels) error {
 	if cfg.Integrations == nil || len(cfg.Integrations.Frameworks) == 0 {
 		return nil
 	}
@@ -176,7 +190,14 @@ func setUpJobs(ctx context.Context, mgr ctrl.Manager, cfg *configapi.Configurati
 	if err != nil {
 		return err
 	}
+	labels, annotations := sets.New[string](), sets.New[string]()
+	if features.Enabled(features.CustomMetricLabels) {
+		labels, annotations = metrics.WorkloadCustomLabelSources(cfg.Metrics.CustomLabels)
+	}
+	labels.Insert(cfg.Integrations.LabelKeysToCopy...)
 	return jobframework.SetupControllers(ctx, mgr, ctrl.Log, frameworks,
+		jobframework.WithLabelKeysToCopy(labels), jobframework.WithAnnotationsToCopy(annotations),
+		jobframework.WithCustomLabels(customLabels),
 		jobframework.WithManageJobsWithoutQueueName(cfg.ManageJobsWithoutQueueName),
 		jobframework.WithWaitForPodsReady(cfg.WaitForPodsReady),
 		jobframework.WithManagedJobsNamespaceSelector(selector),

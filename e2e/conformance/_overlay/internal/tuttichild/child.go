@@ -22,9 +22,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Whether the suite wants the controllers of queues and workloads; the child that is Kueue asks.
-const coreVariable = "TUTTI_CONFORMANCE_CORE"
-
 const (
 	readyWithin = 30 * time.Second
 	stopWithin  = 10 * time.Second
@@ -124,7 +121,6 @@ func (c *Child) launch() error {
 	fmt.Fprintf(log, "# gates %s\n# %s\n", gatesFlag(c.gates), strings.ReplaceAll(string(text), "\n", "\n# "))
 	c.cmd = exec.CommandContext(c.ctx, os.Getenv("TUTTI_CONFORMANCE_CHILD"), args...)
 	c.cmd.Stdout, c.cmd.Stderr = log, log
-	c.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%t", coreVariable, c.record.Core))
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {
 		log.Close()
@@ -260,7 +256,7 @@ func (c *Child) config(health string) ([]byte, error) {
 		"ledger":             map[string]any{"path": ""},
 		"pendingReasonDelay": "0s",
 		"webhooks":           "Always",
-		"controllers":        map[string]any{"scheduler": c.record.Scheduler},
+		"controllers":        map[string]any{"scheduler": c.record.Scheduler, "core": c.record.Core},
 	})
 	if err != nil {
 		return nil, err
@@ -325,8 +321,8 @@ func Wanted(file string) (kueue []byte, scheduler, core bool, err error) {
 		return nil, false, false, err
 	}
 	var own struct {
-		Controllers struct{ Scheduler bool }
+		Controllers struct{ Scheduler, Core bool }
 	}
 	err = json.Unmarshal(raw, &own)
-	return []byte(first), own.Controllers.Scheduler, os.Getenv(coreVariable) == "true", err
+	return []byte(first), own.Controllers.Scheduler, own.Controllers.Core, err
 }
