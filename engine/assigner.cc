@@ -68,7 +68,7 @@ class Assigner {
     const size_t groups = context_.queue.groups.size();
     result_.pod_sets.resize(pod_sets_.size());
     result_.next_flavor.assign(pod_sets_.size() * groups, 0);
-    result_.flavor.assign(pod_sets_.size() * groups, kNoFlavor);
+    result_.contested.assign(pod_sets_.size() * groups, kNoFlavor);
     for (size_t index = 0; index < pod_sets_.size(); ++index) {
       if (!AssignPodSet(index)) {
         result_.mode = FitMode::kNoFit;
@@ -116,6 +116,7 @@ class Assigner {
       if (!best) {
         // Pods that don't exist need no flavor.
         assigned = assigned && pod_set.count == 0;
+        all_fit_ = all_fit_ && assigned;
         continue;
       }
       Take(index, group, std::move(*best), choices);
@@ -139,7 +140,8 @@ class Assigner {
     std::vector<Fact> facts;
     std::optional<PendingReason> reason;
     for (size_t flavor = first; flavor < config.flavors.size(); ++flavor) {
-      if (slot < context_.only.size() && context_.only[slot] != flavor) {
+      if (slot < context_.only.size() && context_.only[slot] != kNoFlavor &&
+          context_.only[slot] != flavor) {
         continue;
       }
       Candidate candidate = Try(index, config.flavors[flavor], requests, chosen);
@@ -390,9 +392,14 @@ class Assigner {
       choices.push_back(choice);
     }
     result_.borrowing = std::max(result_.borrowing, best.level);
-    result_.flavor[index * context_.queue.groups.size() + group] = best.index;
+    const size_t slot = index * context_.queue.groups.size() + group;
     if (best.rank != Rank::kFit) {
+      result_.contested[slot] = best.index;
       result_.mode = FitMode::kPreempt;
+      all_fit_ = false;
+    }
+    if (all_fit_) {
+      result_.fitting = slot + 1;
     }
     if (best.rank == Rank::kNoPlace) {
       (best.in_flight ? in_flight_ : no_place_) = true;
@@ -435,6 +442,7 @@ class Assigner {
   const std::vector<PodSetSpec>& pod_sets_;
   const std::vector<size_t>& start_;
   Assignment result_;
+  bool all_fit_ = true;
   bool no_place_ = false;
   bool in_flight_ = false;
   bool short_of_quota_ = false;

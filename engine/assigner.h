@@ -49,6 +49,9 @@ struct PreemptionChance {
   int level = 0;  // borrowing height afterwards
 };
 
+// Instead of the place of a flavor in its group.
+inline constexpr size_t kNoFlavor = std::numeric_limits<size_t>::max();
+
 struct AssignContext {
   const QuotaTree& tree;
   NodeId node;
@@ -61,7 +64,7 @@ struct AssignContext {
   Reason reason = Reason::kText;       // kNone: facts about places may have no text
   // Asked for pairs that others would have to give. Empty: nobody gives way.
   std::function<PreemptionChance(FlavorResourceId, Amount)> chance = {};
-  // Not empty: the flavors of an earlier assignment, and no others.
+  // Per pod set and group (no more than given): the only flavor to try; kNoFlavor: all of them.
   std::vector<size_t> only = {};
   bool fair_sharing = false;
 };
@@ -97,11 +100,11 @@ struct Assignment {
   // Per pod set and group: the flavor to go on with if this assignment comes to nothing; 0 = all
   // tried.
   std::vector<size_t> next_flavor;
-  // The same for the flavor that was taken; kNoFlavor where none was.
-  std::vector<size_t> flavor;
+  // The same for the flavor that was taken, where others have to give way for it; else kNoFlavor.
+  std::vector<size_t> contested;
+  // So many of these, from the first on, are flavors that fit (or nothing was asked for).
+  size_t fitting = 0;
 };
-inline constexpr size_t kNoFlavor = std::numeric_limits<size_t>::max();
-
 // `start`: next_flavor of an earlier try, or empty.
 [[nodiscard]] Assignment Assign(const AssignContext& context, const std::string& gang_id,
                                 const std::vector<PodSetSpec>& pod_sets,

@@ -182,7 +182,7 @@ class EngineImpl final : public Engine {
     Refusal refusal;
     size_t victims = 0;
     std::vector<std::string> pod_sets;  // names
-    std::vector<size_t> flavors;        // Assignment::flavor
+    std::vector<size_t> flavors;        // Assignment::contested
     Gang gang;
     Placement placement;
   };
@@ -277,8 +277,11 @@ class EngineImpl final : public Engine {
 
   // --- preemption (engine_preempt.cc) ---
   void Scan(Entry& entry);
-  bool ScanFlavors(Entry& entry, const AssignContext& context, const std::vector<size_t>& begin);
-  bool FindWayOut(Entry& entry, const Assignment& assignment);
+  bool ScanFlavors(Entry& entry, const AssignContext& context, const std::vector<size_t>& begin,
+                   const std::set<WorkloadId>& spared);
+  [[nodiscard]] std::optional<Assignment> FindMix(const Entry& entry,
+                                                  const AssignContext& context) const;
+  bool FindWayOut(Entry& entry, const Assignment& assignment, const std::set<WorkloadId>& spared);
   VictimQuestion Question(QueueId queue, WorkloadId preemptor, const Usage& usage);
   void VisitHolders(NodeId node, const VictimQuestion& question, const std::set<WorkloadId>& spared,
                     const std::function<void(const Holder&)>& visit);
@@ -289,8 +292,8 @@ class EngineImpl final : public Engine {
   [[nodiscard]] std::string PathOf(QueueId queue) const;
   void ApplyHold(const Hold& hold, int sign);
   [[nodiscard]] bool FitsNow(QueueId queue, const Usage& usage);
-  bool KeepsPlaces(const std::function<void()>& reserve);
-  size_t PlaceWaiting(bool remember);
+  bool KeepsPlaces(const std::string& gang, const std::function<void()>& reserve);
+  size_t PlaceWaiting(const std::set<std::string>& leaving, bool remember);
   [[nodiscard]] std::set<std::string> Leaving();
   void ResumeWaiting(const std::set<NodeId>& woken, bool nodes_changed);
   bool WakeAfterResigned();

@@ -363,7 +363,7 @@ EngineImpl::Tried EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
       decision.note = "pods may be bound where the claim that they share can't be used: node " +
                       fit.placement.front().node + " can't be told by kubernetes.io/hostname";
     }
-    if (!KeepsPlaces([&] { stage.Reserve(gang, fit.placement); })) {
+    if (!KeepsPlaces(gang.id, [&] { stage.Reserve(gang, fit.placement); })) {
       return Tried::kSkipped;
     }
     ++reservations_;
