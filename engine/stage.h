@@ -19,6 +19,7 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   void AddUsage(NodeId node, FlavorResourceId id, Amount amount);
+  void RemoveUsage(NodeId node, FlavorResourceId id, Amount amount);
   void Reserve(const Gang& gang, const Placement& placement);
   void Commit();
 
@@ -26,7 +27,7 @@ class Stage {
   struct Change {
     NodeId node;
     FlavorResourceId id;
-    Amount amount = 0;
+    Amount amount = 0;  // negative = removed
   };
   QuotaTree& tree_;
   Capacity& capacity_;

@@ -90,7 +90,7 @@ class Run {
     return {};
   }
 
-  Result<Report> Play() {
+  Report Play() {
     size_t next = 0;
     while (next < submissions_.size() || !ends_.empty()) {
       Duration now = next < submissions_.size() ? submissions_[next].arrives : Duration::max();
@@ -110,7 +110,7 @@ class Run {
       for (; next < submissions_.size() && submissions_[next].arrives == now; ++next) {
         Arrive(next);
       }
-      TRY(Settle());
+      Settle();
       for (size_t i = first; i < next; ++i) {
         if (!report_.jobs[i].started) {
           Note(EventKind::kWaits, i, report_.jobs[i].message);
@@ -177,9 +177,8 @@ class Run {
     Note(EventKind::kEnds, index, "");
   }
 
-  Status Settle() {
-    TRY_ASSIGN(const std::vector<Settled> passes, simulator_.Settle(now_));
-    for (const Settled& settled : passes) {
+  void Settle() {
+    for (const Settled& settled : simulator_.Settle(now_)) {
       for (const engine::PendingDecision& pending : settled.pending) {
         JobResult& job = report_.jobs[index_.at(pending.id)];
         job.reason = engine::ToString(pending.reason);
@@ -193,7 +192,6 @@ class Run {
       }
     }
     MeasureUsage();
-    return {};
   }
 
   void Start(const engine::AdmitDecision& decision) {
@@ -355,8 +353,7 @@ class Steps {
     }
     Json admitted = Json::Arr();
     Json preempted = Json::Arr();
-    TRY_ASSIGN(const std::vector<Settled> passes, simulator_.Settle(now_));
-    for (const Settled& settled : passes) {
+    for (const Settled& settled : simulator_.Settle(now_)) {
       for (const engine::AdmitDecision& decision : settled.admitted) {
         waiting_.erase(decision.id);
         admitted.Push(ToJson(decision));
