@@ -373,9 +373,6 @@ Result<Workload> WorkloadFromJson(const Json& json) {
   }
   out.active = spec["active"].AsBool(true);
   out.max_execution_seconds = ReadOptionalInt32(spec["maximumExecutionTimeSeconds"]);
-  for (const Json& gate : spec["preemptionGates"].AsArray()) {
-    out.preemption_gates.push_back(gate["name"].AsString());
-  }
   out.problem = problems.Take();
   out.status = WorkloadStatusFromJson(json["status"], &out.problem);
   return out;

@@ -190,7 +190,6 @@ struct Workload {
   std::optional<PriorityClassRef> priority_class;
   bool active = true;
   std::optional<int32_t> max_execution_seconds;
-  std::vector<std::string> preemption_gates;  // names
   WorkloadStatus status;
   std::string problem;
 

@@ -40,10 +40,8 @@ struct Candidate {
 
 struct Request {
   ResourceId resource;
-  size_t index = 0;   // in the group
-  Amount amount = 0;  // without what is held
-  Amount held = 0;
-  FlavorId held_in;
+  size_t index = 0;  // in the group
+  Amount amount = 0;
 };
 
 Fact MakeFact(FactKind kind, size_t pod_set, FlavorId flavor, ResourceId resource) {
@@ -70,7 +68,7 @@ class Assigner {
     const size_t groups = context_.queue.groups.size();
     result_.pod_sets.resize(pod_sets_.size());
     result_.next_flavor.assign(pod_sets_.size() * groups, 0);
-    result_.flavor.assign(pod_sets_.size() * groups, kNoFlavor);
+    result_.contested.assign(pod_sets_.size() * groups, kNoFlavor);
     for (size_t index = 0; index < pod_sets_.size(); ++index) {
       if (!AssignPodSet(index)) {
         result_.mode = FitMode::kNoFit;
@@ -94,16 +92,8 @@ class Assigner {
     auto add = [&](ResourceId resource, Amount amount) {
       const ResourcePosition* position = queue.Find(resource);
       if (position != nullptr) {
-        Request request{resource, position->index, amount, 0, {}};
-        for (const PodSetSpec::Held& held : pod_set.held) {
-          if (held.resource == resource) {
-            request.held = std::min(held.amount, amount);
-            request.amount -= request.held;
-            request.held_in = held.flavor;
-          }
-        }
-        by_group[position->group].push_back(request);
-      } else if (amount != 0 && resource != context_.pods && !context_.ignore_undeclared) {
+        by_group[position->group].push_back({resource, position->index, amount});
+      } else if (amount != 0 && resource != context_.pods) {
         Note(MakeFact(FactKind::kNotCovered, index, FlavorId{}, resource));
         covered = false;
       }
@@ -126,6 +116,7 @@ class Assigner {
       if (!best) {
         // Pods that don't exist need no flavor.
         assigned = assigned && pod_set.count == 0;
+        all_fit_ = all_fit_ && assigned;
         continue;
       }
       Take(index, group, std::move(*best), choices);
@@ -149,7 +140,8 @@ class Assigner {
     std::vector<Fact> facts;
     std::optional<PendingReason> reason;
     for (size_t flavor = first; flavor < config.flavors.size(); ++flavor) {
-      if (slot < context_.only.size() && context_.only[slot] != flavor) {
+      if (slot < context_.only.size() && context_.only[slot] != kNoFlavor &&
+          context_.only[slot] != flavor) {
         continue;
       }
       Candidate candidate = Try(index, config.flavors[flavor], requests, chosen);
@@ -208,14 +200,7 @@ class Assigner {
     const FlavorConfig& flavor = context_.flavors[quota.flavor.value];
     Fact fact = MakeFact(FactKind::kNoFlavor, index, quota.flavor, ResourceId{});
     bool usable = flavor.exists;
-    const auto elsewhere = std::find_if(requests.begin(), requests.end(), [&](const auto& request) {
-      return request.held_in.Valid() && request.held_in != quota.flavor;
-    });
-    if (usable && elsewhere != requests.end()) {
-      usable = false;
-      fact.kind = FactKind::kHeldElsewhere;
-      fact.other = elsewhere->held_in;
-    } else if (usable) {
+    if (usable) {
       if (auto taint = UntoleratedTaint(*pod_set.shape, flavor)) {
         usable = false;
         fact.kind = FactKind::kTaint;
@@ -291,9 +276,8 @@ class Assigner {
         candidate.grade = grade;
       }
       candidate.level = std::max(candidate.level, height);
-      candidate.choices.push_back({request.resource, quota.flavor, pair,
-                                   static_cast<int64_t>(request.amount + request.held), fits,
-                                   request.held});
+      candidate.choices.push_back(
+          {request.resource, quota.flavor, pair, static_cast<int64_t>(request.amount), fits});
     }
   }
 
@@ -313,7 +297,7 @@ class Assigner {
   void TryPlace(size_t index, const FlavorQuota& quota, const std::vector<ResourceChoice>& chosen,
                 Candidate& candidate) {
     const PodSetSpec& pod_set = pod_sets_[index];
-    if (pod_set.count <= pod_set.held_pods) {
+    if (pod_set.count == 0) {
       return;
     }
     std::vector<ResourceChoice> choices = chosen;
@@ -404,13 +388,18 @@ class Assigner {
 
   void Take(size_t index, size_t group, Candidate best, std::vector<ResourceChoice>& choices) {
     for (const ResourceChoice& choice : best.choices) {
-      AddUsage(result_.usage, choice.pair, choice.amount - choice.held);
+      AddUsage(result_.usage, choice.pair, choice.amount);
       choices.push_back(choice);
     }
     result_.borrowing = std::max(result_.borrowing, best.level);
-    result_.flavor[index * context_.queue.groups.size() + group] = best.index;
+    const size_t slot = index * context_.queue.groups.size() + group;
     if (best.rank != Rank::kFit) {
+      result_.contested[slot] = best.index;
       result_.mode = FitMode::kPreempt;
+      all_fit_ = false;
+    }
+    if (all_fit_) {
+      result_.fitting = slot + 1;
     }
     if (best.rank == Rank::kNoPlace) {
       (best.in_flight ? in_flight_ : no_place_) = true;
@@ -453,6 +442,7 @@ class Assigner {
   const std::vector<PodSetSpec>& pod_sets_;
   const std::vector<size_t>& start_;
   Assignment result_;
+  bool all_fit_ = true;
   bool no_place_ = false;
   bool in_flight_ = false;
   bool short_of_quota_ = false;
@@ -476,8 +466,7 @@ void AddUsage(Usage& usage, FlavorResourceId pair, Amount amount) {
 
 GangPodSet MakeGangPodSet(const PodSetSpec& pod_set, const std::vector<ResourceChoice>& choices,
                           const std::vector<FlavorConfig>& flavors) {
-  GangPodSet out{
-      pod_set.name, std::max(0, pod_set.count - pod_set.held_pods), pod_set.shape, {}, {}};
+  GangPodSet out{pod_set.name, pod_set.count, pod_set.shape, {}, {}};
   std::set<FlavorId> seen;
   for (const ResourceChoice& choice : choices) {
     if (!seen.insert(choice.flavor).second) {

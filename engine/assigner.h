@@ -28,14 +28,6 @@ struct PodSetSpec {
   std::vector<std::pair<ResourceId, int64_t>> per_pod;  // not negative, without `pods`
   std::shared_ptr<const api::PodShape> shape;
   std::vector<api::PodClaim> group_claims = {};  // of the whole workload
-  // Of a workload slice: what the one that it replaces has, which is kept and in the same flavors.
-  struct Held {
-    ResourceId resource;
-    FlavorId flavor;
-    Amount amount = 0;
-  };
-  std::vector<Held> held = {};
-  int32_t held_pods = 0;
 };
 
 // The first of those that have a place and wait only for gangs in flight: what is released after it
@@ -57,6 +49,9 @@ struct PreemptionChance {
   int level = 0;  // borrowing height afterwards
 };
 
+// Instead of the place of a flavor in its group.
+inline constexpr size_t kNoFlavor = std::numeric_limits<size_t>::max();
+
 struct AssignContext {
   const QuotaTree& tree;
   NodeId node;
@@ -69,10 +64,9 @@ struct AssignContext {
   Reason reason = Reason::kText;       // kNone: facts about places may have no text
   // Asked for pairs that others would have to give. Empty: nobody gives way.
   std::function<PreemptionChance(FlavorResourceId, Amount)> chance = {};
-  // Not empty: the flavors of an earlier assignment, and no others.
+  // Per pod set and group (no more than given): the only flavor to try; kNoFlavor: all of them.
   std::vector<size_t> only = {};
   bool fair_sharing = false;
-  bool ignore_undeclared = false;  // Rules
 };
 
 enum class FitMode : uint8_t {
@@ -87,7 +81,6 @@ struct ResourceChoice {
   FlavorResourceId pair;
   int64_t amount = 0;  // of the whole pod set
   bool fits = true;    // false: others would have to give way
-  Amount held = 0;     // PodSetSpec::held: no part of what is asked for
 };
 
 using Usage = std::vector<std::pair<FlavorResourceId, Amount>>;  // sorted by pair, no zeros
@@ -95,7 +88,7 @@ using Usage = std::vector<std::pair<FlavorResourceId, Amount>>;  // sorted by pa
 struct Assignment {
   FitMode mode = FitMode::kFit;
   std::vector<std::vector<ResourceChoice>> pod_sets;  // sorted by resource
-  Usage usage;                                        // without what is held
+  Usage usage;
   int borrowing = 0;  // height of the subtree that has to help out; 0 = own quota
   Refusal refusal;    // filled unless kFit
   // The pod sets that need a proven place, and the answer (of kFit).
@@ -107,11 +100,11 @@ struct Assignment {
   // Per pod set and group: the flavor to go on with if this assignment comes to nothing; 0 = all
   // tried.
   std::vector<size_t> next_flavor;
-  // The same for the flavor that was taken; kNoFlavor where none was.
-  std::vector<size_t> flavor;
+  // The same for the flavor that was taken, where others have to give way for it; else kNoFlavor.
+  std::vector<size_t> contested;
+  // So many of these, from the first on, are flavors that fit (or nothing was asked for).
+  size_t fitting = 0;
 };
-inline constexpr size_t kNoFlavor = std::numeric_limits<size_t>::max();
-
 // `start`: next_flavor of an earlier try, or empty.
 [[nodiscard]] Assignment Assign(const AssignContext& context, const std::string& gang_id,
                                 const std::vector<PodSetSpec>& pod_sets,

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -88,7 +87,6 @@ struct QueueState {
 };
 
 struct WorkloadState {
-  static constexpr uint64_t kNotParked = std::numeric_limits<uint64_t>::max();
   enum class Phase : uint8_t { kFree, kPending, kReserved };
   enum class Place : uint8_t { kUnqueued, kOutside, kQueued, kWaiting };
   Phase phase = Phase::kFree;
@@ -97,15 +95,13 @@ struct WorkloadState {
   std::string class_key;
   LocalQueueId local_queue;
   QueueId queue;
-  uint64_t told = 0;                // fingerprint of the reason told last; 0 = nothing
-  uint64_t told_text = 0;           // hash of the message told last
-  uint64_t joined_at = kNotParked;  // WorkloadClass::tries when it joined a parked class
+  uint64_t told = 0;       // fingerprint of the reason told last; 0 = nothing
+  uint64_t told_text = 0;  // hash of the message told last
   // Of reserved ones.
   bool admitted = false;
   bool evicting = false;
   bool fresh = false;  // reserved by the running pass
-  Usage usage;         // without what the workload has that it replaces
-  Usage whole;         // of one that replaces another: all that it was admitted with
+  Usage usage;
 };
 
 class EngineImpl final : public Engine {
@@ -132,7 +128,6 @@ class EngineImpl final : public Engine {
   void SampleConsumption(const api::ObjectKey& local_queue, Time now) override;
   void SetPinning(bool on) override { pinning_ = on; }
   void SetPartialAdmission(bool on) override;
-  void SetRules(const Rules& rules) override;
   [[nodiscard]] Capacity& capacity() override { return *capacity_; }
   [[nodiscard]] const Capacity& capacity() const override { return *capacity_; }
   void SetPending(const WorkloadInput& workload) override;
@@ -143,12 +138,9 @@ class EngineImpl final : public Engine {
   void Remove(const std::string& id) override;
   PassResult RunPass(Time now) override;
   [[nodiscard]] bool NeedsPass() const override;
-  [[nodiscard]] bool OnlyConfigChanged() const override { return needs_pass_ && only_config_; }
   [[nodiscard]] QueueHealth Health(const std::string& cluster_queue) const override;
   [[nodiscard]] QueueReport Report(const std::string& cluster_queue) const override;
   [[nodiscard]] QueueReport ReportLocal(const api::ObjectKey& local_queue) const override;
-  [[nodiscard]] api::Amounts PendingRequests(const std::string& cluster_queue) const override;
-  [[nodiscard]] CohortReport ReportCohort(const std::string& cohort) const override;
   [[nodiscard]] std::optional<int64_t> CohortShare(const std::string& cohort) const override;
   [[nodiscard]] std::optional<PastUsage> PastUsageOf(
       const api::ObjectKey& local_queue) const override;
@@ -190,7 +182,7 @@ class EngineImpl final : public Engine {
     Refusal refusal;
     size_t victims = 0;
     std::vector<std::string> pod_sets;  // names
-    std::vector<size_t> flavors;        // Assignment::flavor
+    std::vector<size_t> flavors;        // Assignment::contested
     Gang gang;
     Placement placement;
   };
@@ -259,15 +251,6 @@ class EngineImpl final : public Engine {
   void ReleaseQuota(WorkloadId id);
   bool PlanReserved(WorkloadId id, const api::Admission& admission);
   [[nodiscard]] std::vector<PodSetSpec> Specs(const WorkloadInput& input);
-  [[nodiscard]] bool IsParked(WorkloadId id) const;
-
-  // --- workload slices (engine_slices.cc) ---
-  [[nodiscard]] WorkloadId Replaced(WorkloadId id) const;
-  void LinkReplaced(const WorkloadInput& before, const WorkloadInput& now);
-  void SetHeld(WorkloadId id, std::vector<PodSetSpec>& specs) const;
-  [[nodiscard]] PodSets SpecsOf(WorkloadId id, const WorkloadClass& cls) const;
-  [[nodiscard]] Usage Beyond(const Usage& whole, WorkloadId replaced) const;
-  void Recount(const std::string& replaced);
 
   // --- past usage of LocalQueues (engine_usage.cc) ---
   [[nodiscard]] bool IsUsageBased(const QueueState& queue) const;
@@ -287,7 +270,6 @@ class EngineImpl final : public Engine {
   void Commit(Entry& entry, AdmitDecision decision, PassResult& result);
   void Park(QueueState& queue, ClassId id, Assignment& assignment);
   void ParkHeldBack(Entry& entry);
-  bool FitsWithoutHolds(const Entry& entry);
   void Refuse(QueueState& queue, ClassId id, Refusal refusal);
   [[nodiscard]] AssignContext Context(const QueueState& queue, WorkloadId workload,
                                       Reason reason = Reason::kNone) const;
@@ -295,8 +277,11 @@ class EngineImpl final : public Engine {
 
   // --- preemption (engine_preempt.cc) ---
   void Scan(Entry& entry);
-  bool ScanFlavors(Entry& entry, const AssignContext& context, const std::vector<size_t>& begin);
-  bool FindWayOut(Entry& entry, const Assignment& assignment);
+  bool ScanFlavors(Entry& entry, const AssignContext& context, const std::vector<size_t>& begin,
+                   const std::set<WorkloadId>& spared);
+  [[nodiscard]] std::optional<Assignment> FindMix(const Entry& entry,
+                                                  const AssignContext& context) const;
+  bool FindWayOut(Entry& entry, const Assignment& assignment, const std::set<WorkloadId>& spared);
   VictimQuestion Question(QueueId queue, WorkloadId preemptor, const Usage& usage);
   void VisitHolders(NodeId node, const VictimQuestion& question, const std::set<WorkloadId>& spared,
                     const std::function<void(const Holder&)>& visit);
@@ -307,8 +292,8 @@ class EngineImpl final : public Engine {
   [[nodiscard]] std::string PathOf(QueueId queue) const;
   void ApplyHold(const Hold& hold, int sign);
   [[nodiscard]] bool FitsNow(QueueId queue, const Usage& usage);
-  bool KeepsPlaces(const std::function<void()>& reserve);
-  size_t PlaceWaiting(bool remember);
+  bool KeepsPlaces(const std::string& gang, const std::function<void()>& reserve);
+  size_t PlaceWaiting(const std::set<std::string>& leaving, bool remember);
   [[nodiscard]] std::set<std::string> Leaving();
   void ResumeWaiting(const std::set<NodeId>& woken, bool nodes_changed);
   bool WakeAfterResigned();
@@ -361,8 +346,6 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Capacity> capacity_;
   bool pinning_ = false;
   bool partial_admission_ = false;
-  Rules rules_;
-  std::map<std::string, std::set<std::string>> replacers_;  // by the id that they replace
   uint64_t seen_capacity_version_ = 0;
   uint64_t seen_flight_version_ = 0;
   std::optional<FlightClaim> claim_;
@@ -370,7 +353,6 @@ class EngineImpl final : public Engine {
   uint64_t reservations_ = 0;   // grows with each reservation made by a pass
   uint64_t admissions_ = 0;     // grows with each admission
   bool needs_pass_ = false;
-  bool only_config_ = false;  // of needs_pass_
 
   std::vector<Waiting> waiting_;       // in the order of decisions
   std::vector<Hold> holds_;            // only within a pass

@@ -18,6 +18,7 @@ namespace {
 
 // So often flavors are gone on with behind those of a try that led nowhere.
 constexpr size_t kMostScans = 64;
+constexpr size_t kMostMixes = 64;
 
 bool HasPlace(const FitResult& fit) {
   return fit.kind == FitKind::kFits || fit.kind == FitKind::kUndecided;
@@ -64,9 +65,6 @@ std::set<WorkloadId> EngineImpl::SparedBy(WorkloadId preemptor) const {
     if (by.contains(preemptor) && !Workload(victim).evicting) {
       spared.insert(victim);
     }
-  }
-  if (const WorkloadId replaced = Replaced(preemptor); replaced.Valid()) {
-    spared.insert(replaced);
   }
   std::vector<WorkloadId> open = {preemptor};
   while (!open.empty()) {
@@ -146,16 +144,17 @@ VictimQuestion EngineImpl::Question(QueueId queue, WorkloadId preemptor, const U
 // and group behind the one that it got; that finds mixes of flavors which no single scan does.
 // False: it leads nowhere; the assignment is then that of the whole scan, for its reasons.
 bool EngineImpl::ScanFlavors(Entry& entry, const AssignContext& context,
-                             const std::vector<size_t>& begin) {
+                             const std::vector<size_t>& begin, const std::set<WorkloadId>& spared) {
   const std::string& id = Key(entry.workload).id;
   auto leads = [&](Assignment assignment) {
     entry.assignment = std::move(assignment);
     entry.way_out =
-        entry.assignment.mode == FitMode::kPreempt && FindWayOut(entry, entry.assignment);
+        entry.assignment.mode == FitMode::kPreempt && FindWayOut(entry, entry.assignment, spared);
     return entry.way_out || entry.assignment.mode == FitMode::kFit;
   };
   if (const auto known = resumed_flavors_.find(entry.workload); known != resumed_flavors_.end()) {
-    // Its victims were taken for these flavors; with others they would have gone for nothing.
+    // Its victims were taken for these flavors; with others they would have gone for nothing. Where
+    // it takes nothing from them the first flavor that fits now is as good.
     AssignContext same = context;
     same.only = std::move(known->second);
     resumed_flavors_.erase(known);
@@ -186,8 +185,65 @@ bool EngineImpl::ScanFlavors(Entry& entry, const AssignContext& context,
       return true;
     }
   }
+  if (std::optional<Assignment> mix = FindMix(entry, context)) {
+    return leads(std::move(*mix));
+  }
   entry.assignment = std::move(whole);
   return false;
+}
+
+// Scans take the best flavor for one pod set after the other, which may leave none for the last.
+// So in the end all mixes are tried in order, as far as kMostMixes go: what is found must not
+// depend on where a scan began, that is, on what was tried before.
+std::optional<Assignment> EngineImpl::FindMix(const Entry& entry,
+                                              const AssignContext& context) const {
+  const std::vector<PodSetSpec>& pod_sets = *entry.pod_sets;
+  const size_t groups = context.queue.groups.size();
+  // Groups of resources don't take from each other.
+  if (pod_sets.size() < 2 ||
+      std::all_of(context.queue.groups.begin(), context.queue.groups.end(),
+                  [](const GroupConfig& group) { return group.flavors.size() < 2; })) {
+    return std::nullopt;
+  }
+  const auto asked = [&](const PodSetSpec& pod_set, size_t group) {
+    const auto in_group = [&](ResourceId resource) {
+      const ResourcePosition* position = context.queue.Find(resource);
+      return position != nullptr && position->group == group;
+    };
+    return in_group(pods_) ||
+           std::any_of(pod_set.per_pod.begin(), pod_set.per_pod.end(),
+                       [&](const auto& request) { return in_group(request.first); });
+  };
+  AssignContext exact = context;
+  exact.chance = {};
+  size_t tries = 0;
+  std::optional<Assignment> found;
+  const std::function<void()> descend = [&] {
+    const size_t slot = exact.only.size();
+    if (slot == pod_sets.size() * groups) {
+      return;
+    }
+    if (!asked(pod_sets[slot / groups], slot % groups)) {
+      exact.only.push_back(kNoFlavor);
+      descend();
+      exact.only.pop_back();
+      return;
+    }
+    const size_t flavors = context.queue.groups[slot % groups].flavors.size();
+    for (size_t flavor = 0; flavor < flavors && !found && tries < kMostMixes; ++flavor) {
+      ++tries;
+      exact.only.push_back(flavor);
+      Assignment assignment = Assign(exact, Key(entry.workload).id, pod_sets, {});
+      if (assignment.mode == FitMode::kFit) {
+        found = std::move(assignment);
+      } else if (assignment.fitting > slot) {
+        descend();
+      }
+      exact.only.pop_back();
+    }
+  };
+  descend();
+  return found;
 }
 
 // Flavors for all pods, or, with partial admission, for as many as can be had: of D pods that may
@@ -198,14 +254,15 @@ void EngineImpl::Scan(Entry& entry) {
   WorkloadClass& cls = queue.pending->Class(entry.cls);
   const std::vector<size_t> begin = std::move(cls.next_flavor);
   cls.next_flavor.clear();
-  entry.pod_sets = SpecsOf(entry.workload, cls);
+  entry.pod_sets = cls.pod_sets;
 
   AssignContext context = Context(queue, entry.workload);
   const Usage none;
   VictimQuestion question = Question(entry.queue, entry.workload, none);
+  std::set<WorkloadId> spared;
   if (Preempts(queue.config.preemption)) {
-    question.holders = [this, &question, spared = SparedBy(entry.workload)](
-                           NodeId node, const std::function<void(const Holder&)>& visit) {
+    spared = SparedBy(entry.workload);
+    question.holders = [&](NodeId node, const std::function<void(const Holder&)>& visit) {
       VisitHolders(node, question, spared, visit);
     };
     context.chance = [&question](FlavorResourceId pair, Amount amount) {
@@ -213,10 +270,10 @@ void EngineImpl::Scan(Entry& entry) {
     };
   }
   int64_t spare = 0;
-  for (const PodSetSpec& spec : *entry.pod_sets) {
+  for (const PodSetSpec& spec : *cls.pod_sets) {
     spare += spec.count - spec.min_count;
   }
-  if (ScanFlavors(entry, context, begin) || !partial_admission_ || spare == 0) {
+  if (ScanFlavors(entry, context, begin, spared) || !partial_admission_ || spare == 0) {
     return;
   }
   Entry whole = entry;
@@ -230,7 +287,7 @@ void EngineImpl::Scan(Entry& entry) {
       spec.count -= static_cast<int32_t>((spec.count - spec.min_count) * without / spare);
     }
     entry.pod_sets = std::move(fewer);
-    if (ScanFlavors(entry, context, begin)) {
+    if (ScanFlavors(entry, context, begin, spared)) {
       found = entry;
       high = without;
     } else {
@@ -250,7 +307,8 @@ std::set<std::string> EngineImpl::Leaving() {
 }
 
 // Whether the workload can be admitted once others have gone, with the flavors of the assignment.
-bool EngineImpl::FindWayOut(Entry& entry, const Assignment& assignment) {
+bool EngineImpl::FindWayOut(Entry& entry, const Assignment& assignment,
+                            const std::set<WorkloadId>& spared) {
   entry.victims.clear();
   entry.later.clear();
   entry.waiting = waiting_.size();
@@ -271,7 +329,6 @@ bool EngineImpl::FindWayOut(Entry& entry, const Assignment& assignment) {
   if (question.contested.empty() && !assignment.unplaced) {
     return false;  // nothing but gangs in flight is in the way
   }
-  const std::set<WorkloadId> spared = SparedBy(entry.workload);
   question.holders = [&](NodeId node, const std::function<void(const Holder&)>& visit) {
     VisitHolders(node, question, spared, visit);
   };
@@ -366,10 +423,10 @@ bool EngineImpl::FitsNow(QueueId queue, const Usage& usage) {
 }
 
 // How many of the waiting gangs have a place, one after the other, when those who leave are gone.
-size_t EngineImpl::PlaceWaiting(bool remember) {
+size_t EngineImpl::PlaceWaiting(const std::set<std::string>& leaving, bool remember) {
   size_t placed = 0;
   const std::unique_ptr<CapacityTrial> trial = capacity_->Try();
-  trial->SetGone(Leaving());
+  trial->SetGone(leaving);
   for (Waiting& waiting : waiting_) {
     if (waiting.gang.pod_sets.empty()) {
       continue;
@@ -387,8 +444,9 @@ size_t EngineImpl::PlaceWaiting(bool remember) {
   return placed;
 }
 
-// Whether the places of those who wait are still there after `reserve`.
-bool EngineImpl::KeepsPlaces(const std::function<void()>& reserve) {
+// Whether the places of those who wait are still there after `reserve` of this gang. It may be one
+// that gave way and has old pods still: its new places don't go with them.
+bool EngineImpl::KeepsPlaces(const std::string& gang, const std::function<void()>& reserve) {
   const bool any = std::any_of(waiting_.begin(), waiting_.end(), [](const Waiting& waiting) {
     return !waiting.gang.pod_sets.empty();
   });
@@ -396,9 +454,11 @@ bool EngineImpl::KeepsPlaces(const std::function<void()>& reserve) {
     reserve();
     return true;
   }
-  const size_t before = PlaceWaiting(/*remember=*/false);
+  std::set<std::string> leaving = Leaving();
+  const size_t before = PlaceWaiting(leaving, /*remember=*/false);
   reserve();
-  return PlaceWaiting(/*remember=*/true) >= before;
+  leaving.erase(gang);
+  return PlaceWaiting(leaving, /*remember=*/true) >= before;
 }
 
 // --- decisions ---
@@ -437,7 +497,6 @@ EngineImpl::Tried EngineImpl::TryPreempt(Entry& entry, PassResult& result) {
   }
   if (!entry.victims.empty() && Workload(entry.workload).input.preemption_gated) {
     Refusal refusal = std::move(entry.assignment.refusal);
-    refusal.reason = PendingReason::kPreemptionGated;
     refusal.plain = "Workload requires preemption, but it's gated";
     queue.pending->Class(entry.cls).hold.clear();
     Refuse(queue, entry.cls, std::move(refusal));
@@ -457,7 +516,7 @@ void EngineImpl::StartWaiting(Entry& entry, PassResult& result) {
   for (const PodSetSpec& spec : *queue.pending->Class(entry.cls).pod_sets) {
     waiting.pod_sets.push_back(spec.name);
   }
-  waiting.flavors = std::move(entry.assignment.flavor);
+  waiting.flavors = std::move(entry.assignment.contested);
   waiting.gang = std::move(entry.assignment.gang);
   waiting.placement = std::move(entry.later);
   if (entry.victims.empty()) {
@@ -542,9 +601,12 @@ WorkloadId EngineImpl::NextOf(const QueueState& queue) const {
 }
 
 // Queues with workloads that waited when the pass began and have not had their turn. Until they
-// have, other queues are not looked at: what was freed for them would go to somebody else.
+// have, other queues are not looked at: what was freed for them would go to somebody else. Nor are
+// those whose next one gave way for one of them: it would take its room back on the right of
+// another one of its queue, and the two would chase each other's victims for ever.
 std::set<QueueId> EngineImpl::QueuesOfResumed() const {
   std::set<QueueId> queues;
+  std::set<WorkloadId> undecided;
   for (const WorkloadId id : resumed_) {
     const WorkloadState& workload = Workload(id);
     if (workload.phase != Phase::kPending || workload.place != Place::kQueued) {
@@ -554,9 +616,17 @@ std::set<QueueId> EngineImpl::QueuesOfResumed() const {
     if (queue.health.active && queue.pending->Class(queue.pending->ClassOf(id)).ready &&
         NextOf(queue).Valid()) {
       queues.insert(workload.queue);
+      undecided.insert(id);
     }
   }
-  return queues;
+  std::set<QueueId> first = queues;
+  std::erase_if(first, [&](QueueId queue) {
+    const auto found = evicted_by_.find(NextOf(Queue(queue)));
+    return found != evicted_by_.end() &&
+           std::any_of(found->second.begin(), found->second.end(),
+                       [&](WorkloadId by) { return undecided.contains(by); });
+  });
+  return first.empty() ? queues : first;
 }
 
 // Back into the queues: all that wait in a tree where something may be decided differently now.

@@ -9,10 +9,7 @@ namespace tutti::engine {
 
 void EngineImpl::ConfigChanged() {
   config_dirty_ = true;
-  if (!needs_pass_ && pending_count_ > 0) {
-    needs_pass_ = true;
-    only_config_ = true;
-  }
+  needs_pass_ = needs_pass_ || pending_count_ > 0;
 }
 
 void EngineImpl::EnsureTree() const {
@@ -189,7 +186,6 @@ void EngineImpl::JudgeHealth(QueueState& queue) const {
 }
 
 void EngineImpl::Wake(QueueId id) {
-  only_config_ = false;
   if (config_dirty_) {
     return;  // the rebuild wakes everything
   }

@@ -178,8 +178,8 @@ TEST(StageTest, UndoesUnlessCommitted) {
   t.tree.AddUsage(t.a, kCpu, 6);
   {
     Stage stage(t.tree, *capacity);
-    stage.RemoveUsage(t.a, kCpu, 6);  // a victim goes
-    stage.AddUsage(t.b, kCpu, 5);
+    stage.AddUsage(t.b, kCpu, 3);
+    stage.AddUsage(t.b, kCpu, 2);
     const FitResult fit = capacity->Check(gang);
     ASSERT_EQ(fit.kind, FitKind::kFits);
     stage.Reserve(gang, fit.placement);

@@ -7,11 +7,7 @@ namespace tutti::engine {
 
 Stage::~Stage() {
   for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) {
-    if (change->amount >= 0) {
-      tree_.RemoveUsage(change->node, change->id, change->amount);
-    } else {
-      tree_.AddUsage(change->node, change->id, -change->amount);
-    }
+    tree_.RemoveUsage(change->node, change->id, change->amount);
   }
   for (const std::string& gang : reserved_) {
     capacity_.Release(gang);
@@ -21,11 +17,6 @@ Stage::~Stage() {
 void Stage::AddUsage(NodeId node, FlavorResourceId id, Amount amount) {
   tree_.AddUsage(node, id, amount);
   changes_.push_back({node, id, amount});
-}
-
-void Stage::RemoveUsage(NodeId node, FlavorResourceId id, Amount amount) {
-  tree_.RemoveUsage(node, id, amount);
-  changes_.push_back({node, id, -amount});
 }
 
 void Stage::Reserve(const Gang& gang, const Placement& placement) {

@@ -19,7 +19,6 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   void AddUsage(NodeId node, FlavorResourceId id, Amount amount);
-  void RemoveUsage(NodeId node, FlavorResourceId id, Amount amount);
   void Reserve(const Gang& gang, const Placement& placement);
   void Commit();
 
@@ -27,7 +26,7 @@ class Stage {
   struct Change {
     NodeId node;
     FlavorResourceId id;
-    Amount amount = 0;  // negative = removed
+    Amount amount = 0;
   };
   QuotaTree& tree_;
   Capacity& capacity_;

@@ -117,9 +117,4 @@ Time UsageLedger::UpdatedAt(const api::ObjectKey& local_queue) const {
   return entry == entries_.end() ? kNoTime : entry->second.last_update;
 }
 
-bool UsageLedger::HasCharges(const api::ObjectKey& local_queue) const {
-  auto entry = entries_.find(local_queue);
-  return entry != entries_.end() && !entry->second.charges.empty();
-}
-
 }  // namespace tutti::engine

@@ -45,7 +45,6 @@ class UsageLedger {
   [[nodiscard]] Consumption Consumed(const api::ObjectKey& local_queue) const;
   // When its past was last faded; not set when nothing is known of it.
   [[nodiscard]] Time UpdatedAt(const api::ObjectKey& local_queue) const;
-  [[nodiscard]] bool HasCharges(const api::ObjectKey& local_queue) const;
 
  private:
   struct Entry {

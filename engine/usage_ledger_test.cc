@@ -52,7 +52,6 @@ TEST(UsageLedgerTest, EnteringHasAPriceUntilItIsSettledOrRefunded) {
   UsageLedger ledger = Ledger();
   ledger.Charge(kA, "team/x", {{"gpu", 8}}, kStart);
   EXPECT_DOUBLE_EQ(ledger.Usage(kA, 1), 4) << "half a half-life's worth";
-  EXPECT_TRUE(ledger.HasCharges(kA));
   ledger.Charge(kA, "team/x", {{"gpu", 8}}, kStart);
   EXPECT_DOUBLE_EQ(ledger.Usage(kA, 1), 4) << "charged twice, it pays once";
   ledger.Charge(kA, "team/y", {{"gpu", 2}}, kStart);
@@ -61,7 +60,8 @@ TEST(UsageLedgerTest, EnteringHasAPriceUntilItIsSettledOrRefunded) {
   EXPECT_DOUBLE_EQ(ledger.Usage(kA, 1), 1);
   ledger.Settle(kA, "team/y", {{"gpu", 2}}, kStart);
   EXPECT_DOUBLE_EQ(ledger.Usage(kA, 1), 1) << "now consumed";
-  EXPECT_FALSE(ledger.HasCharges(kA));
+  ledger.Refund(kA, "team/y");
+  EXPECT_DOUBLE_EQ(ledger.Usage(kA, 1), 1) << "nothing is left to give back";
   ledger.Settle(kA, "team/y", {{"gpu", 2}}, kStart);
   EXPECT_DOUBLE_EQ(ledger.Usage(kA, 1), 1) << "settled twice, it pays once";
 }

@@ -131,10 +131,6 @@ storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row) {
 bool Record(const reconciler::MetricSample& sample, Metrics& metrics,
             const std::function<bool(const api::ObjectKey& local_queue)>& wanted) {
   if (sample.op == reconciler::MetricSample::Op::kRemove) {
-    if (const std::string_view cohort = LabelOf(sample, "cohort"); !cohort.empty()) {
-      metrics.RemoveCohort(cohort);
-      return true;
-    }
     if (const std::string_view queue = LabelOf(sample, "cluster_queue"); !queue.empty()) {
       metrics.RemoveClusterQueue(queue);
     }
@@ -236,19 +232,6 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
       config.gates.Enabled("KueueDRARejectWorkloadsWhenDRADisabled");
   options.extended_resource_quota = config.gates.Enabled("KueueDRAIntegrationExtendedResource");
   options.device_mappings = config.device_mappings;
-  options.reclaimable_pods = config.gates.Enabled("ReclaimablePods");
-  options.priority_boost = config.gates.Enabled("PriorityBoost");
-  options.preemption_gates = config.gates.Enabled("MultiKueueOrchestratedPreemption");
-  options.workload_slices = config.gates.Enabled("ElasticJobsViaWorkloadSlices");
-  options.detailed_reasons = config.gates.Enabled("UnadmittedWorkloadsObservability");
-  options.explicit_status = config.gates.Enabled("UnadmittedWorkloadsExplicitStatus");
-  options.rules = {
-      .priority_within_cohort = config.gates.Enabled("PrioritySortingWithinCohort"),
-      .ignore_undeclared =
-          config.resources.ignore_undeclared && config.gates.Enabled("QuotaCheckStrategy"),
-      .tell_bypassed =
-          options.explicit_status && config.gates.Enabled("SchedulingEquivalenceHashing"),
-  };
   switch (config.mode) {
     case Mode::kObserve:
       options.mode = reconciler::Mode::kObserve;

@@ -22,6 +22,8 @@ void CheckBuilt(Section* root, Config* config) {
   }
   refuse(!config->integrations.external_frameworks.empty(), "integrations.externalFrameworks",
          "external frameworks");
+  refuse(config->resources.ignore_undeclared, "resources.quotaCheckStrategy",
+         "ignoring undeclared resources");
   refuse(!config->tls_cipher_suites.empty(), "tls.cipherSuites", "a list of TLS cipher suites");
   refuse(!config->tls_curve_preferences.empty(), "tls.curvePreferences", "a list of TLS curves");
 

@@ -193,6 +193,8 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
        "integrations.frameworks[1]: 'pod': not supported by this version"},
       {"integrations: {externalFrameworks: [a.v1.b]}\n", "external frameworks: not supported"},
       {"multiKueue: {origin: me}\n", "multiKueue.origin: MultiKueue: not supported"},
+      {"resources: {quotaCheckStrategy: IgnoreUndeclared}\n",
+       "ignoring undeclared resources: not supported"},
       {"featureGates: {Nope: true}\n", "line 3: featureGates.Nope: unknown feature gate"},
       {"featureGates: {MultiKueue: true}\n",
        "featureGates.MultiKueue: not supported by this version"},

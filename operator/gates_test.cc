@@ -36,10 +36,7 @@ TEST(GatesTest, SettingsAreTakenOrRefusedWithAReason) {
   };
   const std::vector<Case> cases = {
       {{{"DisableWaitForPodsReady", true}}, ""},
-      {{{"UnadmittedWorkloadsObservability", true}}, ""},
-      {{{"UnadmittedWorkloadsExplicitStatus", true}},
-       "depends on UnadmittedWorkloadsObservability"},
-      {{{"ConcurrentAdmission", true}}, "not supported by this version"},
+      {{{"UnadmittedWorkloadsObservability", true}}, "not supported by this version"},
       {{{"FlavorFungibility", true}}, ""},
       {{{"FlavorFungibility", false}}, "switching this off is not supported by this version"},
       {{{"MultiKueue", true}}, "featureGates.MultiKueue: not supported by this version"},

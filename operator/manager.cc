@@ -637,8 +637,7 @@ class Manager::Impl {
     for (const reconciler::EventRecord& event : output.events) {
       events_->Record(
           {event.api_version, event.kind, event.object.ns, event.object.name, event.uid, ""},
-          event.warning ? "Warning" : "Normal", event.reason, event.message, loop_.Now(),
-          event.any_message);
+          event.warning ? "Warning" : "Normal", event.reason, event.message, loop_.Now());
     }
   }
 

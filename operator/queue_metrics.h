@@ -23,7 +23,7 @@ class QueueMetrics {
         custom_(config.gates.Enabled("CustomMetricLabels") ? config.metrics.custom_labels
                                                            : std::vector<CustomLabel>()),
         cohorts_(config.gates.Enabled("MetricsForCohorts")),
-        reasons_(config.gates.Enabled("UnadmittedWorkloadsObservability")) {}
+        scheduler_(config.scheduler) {}
 
   [[nodiscard]] const CustomLabels& custom_labels() const { return custom_; }
   // What the objects have for the custom labels; before anything is counted for them.
@@ -47,19 +47,17 @@ class QueueMetrics {
   void SetFinished(const reconciler::World& world, Metrics& metrics);
   // Admitted workloads by the custom labels of workloads.
   void SetAdmitted(const reconciler::World& world, Metrics& metrics);
-  void SetUnadmitted(const reconciler::World& world, Metrics& metrics);
-  void SetCohorts(const reconciler::World& world, const engine::Engine& engine, Metrics& metrics);
+  void SetCohorts(const reconciler::World& world, Metrics& metrics);
   // What is counted, rather than set, of LocalQueues that are gone.
   void ForgetLocalQueues(const reconciler::World& world, Metrics& metrics);
 
   const Config::MetricsSection config_;
   const CustomLabels custom_;
   const bool cohorts_;
-  const bool reasons_;
+  const bool scheduler_;
   std::set<Series> known_;    // of the update before
   std::set<Series> present_;  // of the one under way
   std::set<api::ObjectKey> local_queues_;
-  std::set<std::string> named_cohorts_;
 };
 
 }  // namespace tutti

@@ -47,7 +47,6 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
     rules.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
     rules.partial_admission = config.gates.Enabled("PartialAdmission");
     rules.elastic_jobs = config.gates.Enabled("ElasticJobsViaWorkloadSlices");
-    rules.priority_boost = config.gates.Enabled("PriorityBoost");
     rules.own_user =
         "system:serviceaccount:" + config.ns + ":" + std::string(names::kServiceAccount);
   }

@@ -23,8 +23,6 @@ struct Rules {
   bool partial_admission = false;
   // Gate ElasticJobsViaWorkloadSlices: a pod set may shrink while quota is reserved.
   bool elastic_jobs = false;
-  // Gate PriorityBoost: the annotation kueue.x-k8s.io/priority-boost must be a number.
-  bool priority_boost = false;
   // Whether the namespace has a LocalQueue named "default"; thread-safe. Not set = never.
   std::function<bool(const std::string& ns)> has_default_queue;
   // Updates come to the validating webhook only (Kueue's configurations): somebody who resumes a

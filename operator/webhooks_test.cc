@@ -566,27 +566,6 @@ TEST(WebhooksTest, ElasticWorkloadsMayShrinkWhileReserved) {
               testing::HasSubstr("cannot become smaller"));
 }
 
-TEST(WebhooksTest, APriorityBoostIsANumberWhereItCounts) {
-  const std::string path = "/validate-kueue-x-k8s-io-v1beta2-workload";
-  const auto boosted = [](const char* boost) {
-    Json workload = Workload(kMain);
-    workload.At("metadata")
-        .Set("annotations", Json::Obj({{"kueue.x-k8s.io/priority-boost", boost}}));
-    return workload;
-  };
-  Rules rules = OurRules();
-  rules.priority_boost = true;
-  for (const char* good : {"0", "100", "-5", "+7"}) {
-    EXPECT_EQ(DenialOf(Ask(path, {"CREATE", boosted(good), {}}, rules)), "") << good;
-  }
-  for (const char* bad : {"", "high", "1.5", "3000000000", "1 "}) {
-    EXPECT_THAT(DenialOf(Ask(path, {"CREATE", boosted(bad), {}}, rules)),
-                testing::HasSubstr("must be a valid signed integer"))
-        << bad;
-  }
-  EXPECT_EQ(DenialOf(Ask(path, {"CREATE", boosted("high"), {}})), "") << "it doesn't count here";
-}
-
 TEST(WebhooksTest, AReservationWithoutAdmissionCanBeRepairedButNotMade) {
   const std::string path = "/validate-kueue-x-k8s-io-v1beta2-workload";
   const Json broken =

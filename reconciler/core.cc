@@ -13,17 +13,10 @@ namespace {
 
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100);
 constexpr Duration kLastRetry = std::chrono::seconds(30);
-constexpr Duration kCollectConfig = std::chrono::milliseconds(500);
 // Forgotten shapes that may pile up before they are swept out.
 constexpr size_t kShapesKept = 1000;
 // So often an admission whose write may have been carried out is tried again before it is given up.
 constexpr int kAdmissionTries = 4;
-
-// Of the condition QuotaReserved: waits for the pods of others (blockAdmission).
-bool IsToldToWait(const api::Condition* reserved) {
-  return reserved != nullptr &&
-         (reserved->reason == reason::kWaiting || reserved->reason == reason::kWaitingForPodsReady);
-}
 
 bool Refused(ErrorCode code) {
   return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden;
@@ -65,7 +58,6 @@ Core::Core(Options options)
   engine_->SetFairSharing(options_.fair_sharing);
   engine_->SetAdmissionFairSharing(options_.admission_fair_sharing);
   engine_->SetPinning(options_.steering == Steering::kNodeSelector);
-  engine_->SetRules(options_.rules);
 }
 Core::~Core() = default;
 
@@ -96,23 +88,17 @@ void Core::DirtyQueue(const std::string& cluster_queue) {
 
 // What a ClusterQueue uses counts in the shares of all Cohorts above it.
 void Core::DirtyCohortsAbove(const std::string& cluster_queue) {
-  for (const std::string& name : CohortsAbove(cluster_queue)) {
-    if (world_.cohorts.Find({"", name}) != nullptr) {  // else there is nothing to write to
-      dirty_queues_.insert("Cohort/" + name);
-    }
-  }
-}
-
-std::vector<std::string> Core::CohortsAbove(const std::string& cluster_queue) const {
-  std::vector<std::string> names;
   const auto queue = world_.cluster_queues.Find({"", cluster_queue});
   std::string name = queue != nullptr ? queue->cohort : "";
-  while (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
-    names.push_back(name);
+  std::set<std::string> seen;  // parents may form a cycle
+  while (!name.empty() && seen.insert(name).second) {
     const auto cohort = world_.cohorts.Find({"", name});
-    name = cohort != nullptr ? cohort->parent : "";
+    if (cohort == nullptr) {
+      return;  // exists by name only: nothing to write to, and nothing above it
+    }
+    dirty_queues_.insert("Cohort/" + name);
+    name = cohort->parent;
   }
-  return names;
 }
 
 void Core::DirtyLocal(const api::ObjectKey& local_queue) {
@@ -384,7 +370,7 @@ Output Core::Step(Time now) {
       }
     }
     const bool was_blocked = std::exchange(blocked_, BlockedByReadiness());
-    if (options_.scheduler && engine_->NeedsPass() && !blocked_ && PassDue() <= now_) {
+    if (options_.scheduler && engine_->NeedsPass() && !blocked_) {
       RunPass();
     }
     if (was_blocked && !blocked_) {
@@ -399,14 +385,7 @@ Output Core::Step(Time now) {
   return std::exchange(out_, Output{});
 }
 
-// Changes of configuration alone are taken together: ten edits of a queue in a row don't ask all
-// that wait there ten times.
-Time Core::PassDue() const {
-  return engine_->OnlyConfigChanged() && last_pass_ != kNoTime ? last_pass_ + kCollectConfig : now_;
-}
-
 void Core::RunPass() {
-  last_pass_ = now_;
   const engine::PassResult pass = engine_->RunPass(now_);
   Count("tutti_passes_total", {});
   Count("tutti_pass_cycles_total", {}, pass.cycles);
@@ -430,7 +409,7 @@ void Core::SetPendingDecision(Unit& unit, engine::PendingDecision decision, bool
   }
   unit.pending = std::move(decision);
   unit.pending_blocked = blocked;
-  if (options_.explicit_status || CoarseReason(unit.pending->reason) == reason::kInadmissible) {
+  if (CoarseReason(unit.pending->reason) == reason::kInadmissible) {
     Dirty(unit.key);
   } else {
     WakeAt(unit, unit.pending_since + options_.pending_reason_delay);
@@ -468,7 +447,7 @@ bool Core::BlockedByReadiness() {
     }
     const api::Condition* reserved =
         api::FindCondition(workload->status.conditions, "QuotaReserved");
-    if (!IsToldToWait(reserved)) {
+    if (reserved == nullptr || reserved->reason != reason::kWaiting) {
       SetPendingDecision(found->second,
                          {order.front(), engine::PendingReason::kPendingEvaluation,
                           "waiting for all admitted workloads to be in PodsReady condition"},
@@ -486,7 +465,7 @@ void Core::TellUnblocked() {
     }
     const api::Condition* reserved =
         api::FindCondition(workload->status.conditions, "QuotaReserved");
-    if (unit.pending_blocked || IsToldToWait(reserved)) {
+    if (unit.pending_blocked || (reserved != nullptr && reserved->reason == reason::kWaiting)) {
       if (auto why = engine_->WhyPending(key.ToString())) {
         SetPendingDecision(unit, std::move(*why), /*blocked=*/false);
       }
@@ -565,9 +544,6 @@ std::optional<Time> Core::NextWake() const {
   if (next_sample_ != kNoTime) {
     consider(next_sample_);
   }
-  if (options_.scheduler && engine_->NeedsPass() && !blocked_) {
-    consider(PassDue());
-  }
   for (const std::string& key : dirty_queues_) {
     const auto state = queue_states_.find(key);
     if (state == queue_states_.end()) {
@@ -580,9 +556,8 @@ std::optional<Time> Core::NextWake() const {
 }
 
 bool Core::Busy() const {
-  return synced_ &&
-         (!dirty_units_.empty() || capacity_modes_stale_ ||
-          (options_.scheduler && engine_->NeedsPass() && !blocked_ && PassDue() <= now_));
+  return synced_ && (!dirty_units_.empty() || capacity_modes_stale_ ||
+                     (options_.scheduler && engine_->NeedsPass() && !blocked_));
 }
 
 std::string Core::SanityCheck() const {

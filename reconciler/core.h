@@ -188,8 +188,6 @@ class Core {
   void DirtyAll();
   void DirtyQueue(const std::string& cluster_queue);
   void DirtyCohortsAbove(const std::string& cluster_queue);
-  // From the nearest one up, be they objects or names only.
-  [[nodiscard]] std::vector<std::string> CohortsAbove(const std::string& cluster_queue) const;
   void RestorePast(const api::LocalQueue& queue);
   void SamplePast();
   void DirtyLocal(const api::ObjectKey& local_queue);
@@ -198,7 +196,6 @@ class Core {
   // What is read on demand for a unit: the answer, or nullptr while it is to come.
   const Result<Json>* Ask(Unit& unit, const std::string& path);
   void RunPass();
-  [[nodiscard]] Time PassDue() const;
   void ApplyAdmissions(const engine::PassResult& pass);
   void ApplyPreemptions(const engine::PassResult& pass);
   void SetPendingDecision(Unit& unit, engine::PendingDecision decision, bool blocked);
@@ -231,7 +228,6 @@ class Core {
   // inputs.cc
   void LinkPod(const api::Pod& pod);
   void RelinkPodsOf(const std::string& job_uid);
-  void LinkSlice(const api::Workload& workload, bool deleted);
   void UnlinkPod(const std::string& job_uid, const api::ObjectKey& pod);
   void RefreshCapacityModes();
   [[nodiscard]] engine::CapacityMode ModeOf(const api::ResourceFlavor& flavor) const;
@@ -260,8 +256,6 @@ class Core {
   void SetWaiting(Unit& unit, const api::Workload* workload, bool waiting);
 
   void WriteReservation(Unit& unit, const api::Workload& workload);
-  // A workload slice whose place another one has taken: finished, and true.
-  bool EndReplaced(Unit& unit, const api::Workload& workload);
   // Retention of finished Workloads.
   void DeleteFinished(Unit& unit, const api::Workload& workload);
 
@@ -301,11 +295,6 @@ class Core {
   // Retention of Jobs whose Workload the controller has deactivated.
   void DeleteDeactivated(Unit& unit, const api::Job& job, const api::Workload& workload);
   void WritePendingReason(Unit& unit, const api::Workload& workload);
-  [[nodiscard]] bool IsDue(const Unit& unit, const api::Workload& workload) const;
-  [[nodiscard]] ReasonStyle Style() const;
-  [[nodiscard]] int32_t Boost(const api::Workload& workload) const;
-  [[nodiscard]] std::shared_ptr<const api::Workload> ReplacedBy(
-      const api::Workload& workload) const;
   engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const api::Job* job);
   void Shape(Unit& unit, const api::Workload& workload);
 
@@ -397,8 +386,6 @@ class Core {
   size_t shapes_trimmed_ = 0;  // how many were left after the last sweep
   std::map<api::ObjectKey, Unit> units_;
   std::map<std::string, api::ObjectKey> unit_of_job_;  // by job UID
-  // Workload slices by the one whose place they take.
-  std::map<api::ObjectKey, std::set<api::ObjectKey>> slices_of_;
   // PodGroups that templates name, and whose they are.
   std::map<api::ObjectKey, std::set<api::ObjectKey>> units_of_preset_;
   std::set<api::ObjectKey> dirty_units_;
@@ -419,7 +406,6 @@ class Core {
   std::set<api::ObjectKey> units_with_devices_;  // of units_: ask for some, or did once
   uint64_t context_version_ = 1;                 // of limit ranges and runtime classes
   uint64_t next_token_ = 1;
-  Time last_pass_ = kNoTime;
   bool synced_ = false;
   bool first_step_ = true;
   GangFinding gang_finding_;

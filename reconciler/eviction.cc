@@ -81,20 +81,17 @@ void Core::TellPreemption(const api::Workload& victim, const engine::PreemptDeci
   const auto slash = decision.by.find('/');
   const auto by =
       world_.workloads.Find({decision.by.substr(0, slash), decision.by.substr(slash + 1)});
-  const auto in_words = [&](int64_t base, int32_t boost) {
-    return std::to_string(base + boost) + " (base: " + std::to_string(base) +
-           ", boost: " + std::to_string(boost) + ")";
-  };
+  const int32_t priority = by != nullptr ? by->priority : 0;
   const std::string priorities =
-      "; preemptor effective priority: " +
-      (by != nullptr ? in_words(by->priority, Boost(*by)) : in_words(0, 0)) +
-      "; preemptee effective priority: " + in_words(victim.priority, Boost(victim));
+      "; preemptor effective priority: " + std::to_string(priority) +
+      " (base: " + std::to_string(priority) +
+      ", boost: 0); preemptee effective priority: " + std::to_string(victim.priority) +
+      " (base: " + std::to_string(victim.priority) + ", boost: 0)";
   EventOn(victim, /*warning=*/false, "Preempted", decision.message + priorities);
   if (by != nullptr) {
     EventOn(*by, /*warning=*/false, "PreemptedWorkload",
             "Preempted workload " + decision.id + " (UID: " + victim.meta.uid +
                 ") in ClusterQueue " + decision.cluster_queue + priorities);
-    out_.events.back().any_message = true;  // it may take the room of many
   }
 }
 
@@ -230,38 +227,29 @@ bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload&
   // Reserved and not admitted: nothing runs, so the reservation is simply taken away.
   const std::string& queue_name = workload.status.admission->cluster_queue;
   std::string why;
-  const auto detailed = [&](std::string_view reason) {
-    return options_.detailed_reasons ? reason : reason::kInadmissible;
-  };
-  std::string_view reason = detailed(reason::kSuspended);
   if (local == nullptr || local->meta.deleted.has_value()) {
     why = "LocalQueue " + workload.queue_name + " is terminating or missing";
-    reason = detailed(reason::kMisconfigured);
   } else if (local_stop != api::StopPolicy::kNone) {
     why = "LocalQueue " + workload.queue_name + " is stopped";
   } else if (queue == nullptr || queue->meta.deleted.has_value()) {
     why = "ClusterQueue " + queue_name + " is terminating or missing";
-    reason = detailed(reason::kMisconfigured);
   } else if (queue_stop != api::StopPolicy::kNone) {
     why = "ClusterQueue " + queue_name + " is stopped";
   }
   if (!why.empty()) {
-    Withdraw(unit, workload, reason, why);
+    Withdraw(unit, workload, reason::kInadmissible, why);
     return false;
   }
   if (job != nullptr && job->suspend && Managed(*job) &&
       job->meta.Label(names::kQueueNameLabel) != workload.queue_name) {
-    Withdraw(unit, workload,
-             options_.detailed_reasons ? reason::kPendingEvaluation : reason::kPending,
+    Withdraw(unit, workload, reason::kPending,
              "The queue of the job was changed to " +
                  std::string(job->meta.Label(names::kQueueNameLabel)));
     return false;
   }
   api::Workload next = workload;
-  if (SyncAdmitted(next.status, now_, Style())) {
-    if (next.Admitted()) {
-      TellAdmission(next);
-    }
+  if (SyncAdmitted(next.status, now_)) {
+    TellAdmission(next);
     Emit(unit, {ApplyStatus(next)});
     return false;
   }
@@ -272,7 +260,7 @@ bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload&
 void Core::Withdraw(Unit& unit, const api::Workload& workload, std::string_view reason,
                     const std::string& message) {
   api::Workload next = workload;
-  Unreserve(next.status, reason, message, now_, Style());
+  Unreserve(next.status, reason, message, now_);
   LeaveEngine(unit);
   EventOn(workload, /*warning=*/true, reason, message);
   History(HistoryKind::kPending, unit, &workload, std::string(reason), message);
@@ -336,7 +324,7 @@ void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload
     return;
   }
   api::Workload next = workload;
-  EndEviction(next.status, options_.wait_for_pods_ready.enabled, now_, Style());
+  EndEviction(next.status, options_.wait_for_pods_ready.enabled, now_);
   const auto backoff = workload.status.requeue_at;
   const bool at_once = StartsAgain(workload);
   if (at_once) {

@@ -342,35 +342,8 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
   if (change.before != nullptr && change.before->queue_name != workload->queue_name) {
     DirtyLocal({key.ns, change.before->queue_name});
   }
-  if (const auto slices = slices_of_.find(key); slices != slices_of_.end()) {
-    for (const api::ObjectKey& slice : slices->second) {
-      Dirty(slice);  // what it has to ask for depends on what this one has
-    }
-  }
-  if (const auto replaced = ReplacedBy(*workload)) {
-    Dirty(replaced->meta.Key());  // ends when the other has quota
-  }
-  LinkSlice(*workload, deleted);
   DirtyLocal({key.ns, workload->queue_name});
   Dirty(key);
-}
-
-void Core::LinkSlice(const api::Workload& workload, bool deleted) {
-  const std::string_view name = workload.meta.Annotation(names::kSliceReplacementAnnotation);
-  const size_t slash = name.find('/');
-  if (slash == std::string_view::npos) {
-    return;
-  }
-  const api::ObjectKey replaced{std::string(name.substr(0, slash)),
-                                std::string(name.substr(slash + 1))};
-  if (!deleted) {
-    slices_of_[replaced].insert(workload.meta.Key());
-  } else if (const auto slices = slices_of_.find(replaced); slices != slices_of_.end()) {
-    slices->second.erase(workload.meta.Key());
-    if (slices->second.empty()) {
-      slices_of_.erase(slices);
-    }
-  }
 }
 
 void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool deleted) {
@@ -442,7 +415,6 @@ void Core::OnCohort(std::shared_ptr<const api::Cohort> cohort, bool deleted) {
   }
   dirty_queues_.insert("Cohort/" + cohort->meta.name);
   if (deleted) {
-    out_.metrics.push_back({MetricSample::Op::kRemove, "", {{"cohort", cohort->meta.name}}, 0});
     engine_->RemoveCohort(cohort->meta.name);
   } else if (change.before == nullptr ||
              change.before->meta.generation != cohort->meta.generation) {

@@ -96,16 +96,6 @@ struct Options {
   bool core = true;
   std::optional<engine::FairSharing> fair_sharing = {};
   std::optional<engine::AdmissionFairSharing> admission_fair_sharing = {};
-  engine::Rules rules = {};
-  bool reclaimable_pods = true;  // gate ReclaimablePods: pods that are done give their quota back
-  bool priority_boost = false;   // gate PriorityBoost: the annotation counts
-  bool preemption_gates =
-      true;                     // gate MultiKueueOrchestratedPreemption: spec.preemptionGates count
-  bool workload_slices = true;  // gate ElasticJobsViaWorkloadSlices
-  // Gate UnadmittedWorkloadsObservability: conditions say which of Kueue's detailed reasons it is.
-  bool detailed_reasons = false;
-  // Gate UnadmittedWorkloadsExplicitStatus: from the start, before anything was decided.
-  bool explicit_status = false;
 
   Duration landing_timeout = std::chrono::seconds(60);
   // Once a first pod is bound, the rest of the gang has this long.

@@ -277,7 +277,9 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
                        double value) {
     out_.metrics.push_back({MetricSample::Op::kSet, name, std::move(labels), value});
   };
-  const int32_t in_line = report.pending - report.parked;
+  // As Kueue counts: what has been tried is parked, but for StrictFIFO, which tries its head again.
+  const bool parks = options_.scheduler && !queue->strict_fifo;
+  const int32_t in_line = health.active && !parks ? report.pending : 0;
   set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "active"}}, in_line);
   set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "inadmissible"}},
       pending - in_line);

@@ -131,11 +131,6 @@ void Core::TellAdmission(const api::Workload& workload) {
       "Admitted by ClusterQueue " + queue + ", wait time since reservation was " + seconds + "s");
   const auto labels = QueueLabels(workload, queue);
   Count("kueue_admitted_workloads_total", labels);
-  for (const std::string& cohort : CohortsAbove(queue)) {
-    Count("kueue_cohort_subtree_admitted_workloads_total",
-          {{"cohort", cohort},
-           {"priority_class", workload.priority_class ? workload.priority_class->name : ""}});
-  }
   Observe("kueue_admission_wait_time_seconds", labels,
           std::chrono::duration<double>(now_ - QueuedSince(workload)).count());
   if (!workload.status.checks.empty()) {

@@ -49,6 +49,37 @@ TEST(ResourceRulesTest, AnAllowanceReducesWhatIsGeneratedAndNothingElse) {
             (api::Amounts{{"memory", 4}}));
 }
 
+// kueue#12962: 300m x 1000 became 3000.
+TEST(ResourceRulesTest, AFractionOfACoreIsNotRoundedBeforeItIsMultiplied) {
+  const auto credits = [](int64_t milli, const char* factor) {
+    ResourceRules rules;
+    rules.transformations.push_back({"cpu", true, "", {{"example.com/credits", Q(factor)}}});
+    return ApplyResourceRules(rules, {{"cpu", milli}}).at("example.com/credits");
+  };
+  EXPECT_EQ(credits(300, "1000"), 300);
+  EXPECT_EQ(credits(1, "1000"), 1);
+  EXPECT_EQ(credits(1500, "2"), 3);
+  EXPECT_EQ(credits(333, "3"), 1) << "0.999, rounded up at the end";
+  EXPECT_EQ(credits(250, "500m"), 1) << "0.125, rounded up at the end";
+}
+
+// kueue#13986: what is kept is what was asked for, whatever signs the outputs have.
+TEST(ResourceRulesTest, OutputsOfMixedSignsLeaveWhatIsKeptAndDoNotDependOnTheOrder) {
+  for (const bool turned : {false, true}) {
+    ResourceRules rules;
+    rules.transformations.push_back(
+        {"cpu", false, "", {{"cpu", Q("-3")}, {"example.com/credits", Q("-5")}}});
+    rules.transformations.push_back({"memory", false, "", {{"example.com/credits", Q("2")}}});
+    if (turned) {
+      std::swap(rules.transformations[0], rules.transformations[1]);
+    }
+    EXPECT_EQ(ApplyResourceRules(rules, {{"cpu", 2000}, {"memory", 4}}),
+              (api::Amounts{{"cpu", 2000}, {"example.com/credits", 0}, {"memory", 4}}));
+    EXPECT_EQ(ApplyResourceRules(rules, {{"cpu", 2000}, {"memory", 6}}),
+              (api::Amounts{{"cpu", 2000}, {"example.com/credits", 2}, {"memory", 6}}));
+  }
+}
+
 TEST(ResourceRulesTest, MultiplyByCountsWhereItIsRequested) {
   ResourceRules rules;
   rules.transformations.push_back(

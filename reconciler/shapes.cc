@@ -12,7 +12,7 @@ ShapeCache::Shaped ShapeCache::Get(const std::string& template_json, const api::
   const auto empty = [] { return std::make_shared<const api::PodShape>(); };
   auto parsed = Json::Parse(template_json);
   if (!parsed) {
-    return {empty(), "spec.template: " + parsed.error().message, false};
+    return {empty(), "spec.template: " + parsed.error().message};
   }
   std::string key = (*parsed)["spec"].Dump() + "\n" + context_id;
   // Rules about other pods look at labels and namespaces, the pods' own included.
@@ -21,24 +21,22 @@ ShapeCache::Shaped ShapeCache::Get(const std::string& template_json, const api::
   }
   if (const auto it = shapes_.find(key); it != shapes_.end()) {
     if (auto shape = it->second.lock()) {
-      return {std::move(shape), "", false};
+      return {std::move(shape), ""};
     }
   }
   auto shape = api::ShapeOf(*parsed, context);
   if (!shape) {
-    const std::string& message = shape.error().message;
-    return {empty(), message, message.starts_with(api::kRequestsAboveLimits)};
+    return {empty(), shape.error().message};
   }
   std::string problem;
-  if (const auto violations = api::CheckLimits(*parsed, context); !violations.empty()) {
-    problem = "resources didn't satisfy LimitRange constraints: " + api::Aggregate(violations);
+  for (const std::string& violation : api::CheckLimits(*parsed, context)) {
+    problem += (problem.empty() ? "" : "; ") + violation;
   }
   auto shared = std::make_shared<const api::PodShape>(std::move(*shape));
   if (problem.empty()) {
     shapes_[std::move(key)] = shared;
   }
-  const bool of_limits = !problem.empty();
-  return {std::move(shared), std::move(problem), of_limits};
+  return {std::move(shared), std::move(problem)};
 }
 
 void ShapeCache::Trim() {

@@ -13,12 +13,6 @@
 #include "reconciler/workload_writes.h"
 
 namespace tutti::reconciler {
-namespace {
-
-// Jobs and Workloads are watched apart: the job of a new Workload may be seen a moment later.
-constexpr Duration kOrphanGrace = std::chrono::seconds(2);
-
-}  // namespace
 
 void Core::LeaveEngine(Unit& unit) {
   if (unit.in_engine != Unit::InEngine::kNo) {
@@ -191,9 +185,6 @@ void Core::ReconcileUnit(Unit& unit) {
     }
     return;
   }
-  if (EndReplaced(unit, *workload)) {
-    return;
-  }
   if (workload->Evicted() && workload->status.admission.has_value()) {
     ReconcileEvicted(unit, *job, *workload);
     return;
@@ -230,13 +221,9 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
     }
     return;
   }
-  const bool orphaned =
-      options_.core && workload.meta.owners.empty() &&
+  if (options_.core && workload.meta.owners.empty() &&
       !workload.meta.Label(names::kJobUidLabel).empty() && !workload.Finished() &&
-      !world_.job_by_uid.contains(std::string(workload.meta.Label(names::kJobUidLabel)));
-  if (orphaned && now_ < workload.meta.created + kOrphanGrace) {
-    WakeAt(unit, workload.meta.created + kOrphanGrace);
-  } else if (orphaned) {
+      !world_.job_by_uid.contains(std::string(workload.meta.Label(names::kJobUidLabel)))) {
     // The job was deleted with its dependents left alone: nothing else will end this record.
     LeaveEngine(unit);
     SetWaiting(unit, &workload, false);
@@ -265,9 +252,6 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
   }
   if (!options_.core) {
     HoldQuota(unit, nullptr, workload);
-    return;
-  }
-  if (EndReplaced(unit, workload)) {
     return;
   }
   // A Workload of its own: admitted by its status alone; whoever made it acts on that.
@@ -303,7 +287,7 @@ void Core::WriteReservation(Unit& unit, const api::Workload& workload) {
   api::Workload next = workload;
   Reserve(next.status, decision,
           spec != nullptr ? RequiredChecks(*spec, AdmissionOf(decision)) : std::set<std::string>{},
-          options_.wait_for_pods_ready.enabled, unit.assumed_at, Style());
+          options_.wait_for_pods_ready.enabled, unit.assumed_at);
   if (unit.told_at != unit.assumed_at) {  // else again, after a failure
     unit.told_at = unit.assumed_at;
     EventOn(workload, /*warning=*/false, "QuotaReserved",
@@ -318,32 +302,6 @@ void Core::WriteReservation(Unit& unit, const api::Workload& workload) {
     }
   }
   Emit(unit, {ApplyStatus(next)});
-}
-
-bool Core::EndReplaced(Unit& unit, const api::Workload& workload) {
-  const auto slices = slices_of_.find(unit.key);
-  if (slices == slices_of_.end() || !options_.core || !options_.workload_slices ||
-      !workload.QuotaReserved()) {
-    return false;
-  }
-  for (const api::ObjectKey& key : slices->second) {
-    const auto slice = world_.workloads.Find(key);
-    if (slice == nullptr || !slice->QuotaReserved() || slice->Finished() || slice->Evicted() ||
-        slice->status.admission->cluster_queue != workload.status.admission->cluster_queue) {
-      continue;
-    }
-    HoldQuota(unit, nullptr, workload);
-    api::Workload next = workload;
-    FinishReplaced(next.status, *slice, now_);
-    const std::string& message = api::FindCondition(next.status.conditions, "Finished")->message;
-    EventOn(workload, /*warning=*/false, reason::kSliceReplaced, message);
-    History(HistoryKind::kFinished, unit, &next, std::string(reason::kSliceReplaced), message);
-    Count("kueue_replaced_workload_slices_total",
-          {{"cluster_queue", workload.status.admission->cluster_queue}});
-    Emit(unit, {ApplyStatus(next)});
-    return true;
-  }
-  return false;
 }
 
 // A second Workload of a job that has one: it would hold quota for the same pods again.

@@ -304,9 +304,16 @@ void Simulator::End(const std::string& id) {
   }
 }
 
-std::vector<Settled> Simulator::Settle(Duration now) {
+Result<std::vector<Settled>> Simulator::Settle(Duration now) {
+  // Evictions end by themselves, each workload makes way for another one at most once.
+  constexpr size_t kMostPasses = 100000;
   std::vector<Settled> out;
   do {
+    if (out.size() == kMostPasses) {
+      return Fail(ErrorCode::kInternal, "decisions don't come to rest after " +
+                                            std::to_string(kMostPasses) +
+                                            " passes; please report the input as a bug");
+    }
     engine::PassResult pass = engine_->RunPass(kStart + now);
     Settled settled;
     settled.pending = std::move(pass.pending);

@@ -73,8 +73,8 @@ class Simulator {
   void Submit(const Submission& submission, Duration now);
   // It has ended, or was deleted: quota and places are free.
   void End(const std::string& id);
-  // Decides until nothing changes: the passes in their order.
-  std::vector<Settled> Settle(Duration now);
+  // Decides until nothing changes: the passes in their order. kInternal when there is no end to it.
+  Result<std::vector<Settled>> Settle(Duration now);
 
   [[nodiscard]] const engine::Engine& engine() const { return *engine_; }
   [[nodiscard]] bool WithNodes() const { return cluster_.Nodes() > 0; }

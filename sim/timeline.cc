@@ -90,7 +90,7 @@ class Run {
     return {};
   }
 
-  Report Play() {
+  Result<Report> Play() {
     size_t next = 0;
     while (next < submissions_.size() || !ends_.empty()) {
       Duration now = next < submissions_.size() ? submissions_[next].arrives : Duration::max();
@@ -110,7 +110,7 @@ class Run {
       for (; next < submissions_.size() && submissions_[next].arrives == now; ++next) {
         Arrive(next);
       }
-      Settle();
+      TRY(Settle());
       for (size_t i = first; i < next; ++i) {
         if (!report_.jobs[i].started) {
           Note(EventKind::kWaits, i, report_.jobs[i].message);
@@ -177,8 +177,9 @@ class Run {
     Note(EventKind::kEnds, index, "");
   }
 
-  void Settle() {
-    for (const Settled& settled : simulator_.Settle(now_)) {
+  Status Settle() {
+    TRY_ASSIGN(const std::vector<Settled> passes, simulator_.Settle(now_));
+    for (const Settled& settled : passes) {
       for (const engine::PendingDecision& pending : settled.pending) {
         JobResult& job = report_.jobs[index_.at(pending.id)];
         job.reason = engine::ToString(pending.reason);
@@ -192,6 +193,7 @@ class Run {
       }
     }
     MeasureUsage();
+    return {};
   }
 
   void Start(const engine::AdmitDecision& decision) {
@@ -353,7 +355,8 @@ class Steps {
     }
     Json admitted = Json::Arr();
     Json preempted = Json::Arr();
-    for (const Settled& settled : simulator_.Settle(now_)) {
+    TRY_ASSIGN(const std::vector<Settled> passes, simulator_.Settle(now_));
+    for (const Settled& settled : passes) {
       for (const engine::AdmitDecision& decision : settled.admitted) {
         waiting_.erase(decision.id);
         admitted.Push(ToJson(decision));

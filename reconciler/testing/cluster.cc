@@ -347,6 +347,8 @@ void Cluster::Feed(const kube::FakeApiServer::Event& event) {
     give(api::AdmissionCheckFromJson(object), &Core::OnAdmissionCheck);
   } else if (kind == "WorkloadPriorityClass") {
     give(api::WorkloadPriorityClassFromJson(object), &Core::OnWorkloadPriorityClass);
+  } else if (kind == "LimitRange") {
+    give(api::LimitRangeFromJson(object), &Core::OnLimitRange);
   }
 }
 
