@@ -338,6 +338,10 @@ Result<AdmissionCheck> AdmissionCheckFromJson(const Json& json) {
   AdmissionCheck out;
   TRY_ASSIGN(out.meta, ReadMeta(json, "AdmissionCheck"));
   out.controller = json["spec"]["controllerName"].AsString();
+  if (const Json& parameters = json["spec"]["parameters"]; parameters.IsObject()) {
+    out.parameters = {parameters["apiGroup"].AsString(), parameters["kind"].AsString(),
+                      parameters["name"].AsString()};
+  }
   out.conditions = ConditionsFromJson(json["status"]["conditions"]);
   return out;
 }
@@ -373,6 +377,9 @@ Result<Workload> WorkloadFromJson(const Json& json) {
   }
   out.active = spec["active"].AsBool(true);
   out.max_execution_seconds = ReadOptionalInt32(spec["maximumExecutionTimeSeconds"]);
+  for (const Json& gate : spec["preemptionGates"].AsArray()) {
+    out.preemption_gates.push_back(gate["name"].AsString());
+  }
   out.problem = problems.Take();
   out.status = WorkloadStatusFromJson(json["status"], &out.problem);
   return out;

@@ -99,9 +99,18 @@ struct ResourceFlavor {
   std::string topology_name;
 };
 
+// spec.parameters of an AdmissionCheck: the object with the settings of its controller.
+struct CheckParameters {
+  std::string group;
+  std::string kind;
+  std::string name;
+  bool operator==(const CheckParameters&) const = default;
+};
+
 struct AdmissionCheck {
   ObjectMeta meta;
   std::string controller;
+  std::optional<CheckParameters> parameters;
   Conditions conditions;
 };
 
@@ -190,6 +199,7 @@ struct Workload {
   std::optional<PriorityClassRef> priority_class;
   bool active = true;
   std::optional<int32_t> max_execution_seconds;
+  std::vector<std::string> preemption_gates;  // names
   WorkloadStatus status;
   std::string problem;
 

@@ -186,10 +186,11 @@ TEST(SmallKueueKinds, AreDecoded) {
   EXPECT_EQ(flavor->node_taints.size(), 1U);
   EXPECT_EQ(flavor->tolerations.size(), 1U);
   EXPECT_EQ(flavor->topology_name, "rack");
-  EXPECT_EQ(
-      AdmissionCheckFromJson(Parsed(R"({"metadata":{"name":"a"},"spec":{"controllerName":"x/y"}})"))
-          ->controller,
-      "x/y");
+  const auto check =
+      AdmissionCheckFromJson(Parsed(R"({"metadata":{"name":"a"},"spec":{"controllerName":"x/y",
+                                "parameters":{"apiGroup":"g","kind":"K","name":"n"}}})"));
+  EXPECT_EQ(check->controller, "x/y");
+  EXPECT_EQ(check->parameters, (CheckParameters{"g", "K", "n"}));
   EXPECT_EQ(TopologyFromJson(Parsed(R"({"metadata":{"name":"t"},"spec":{"levels":[
                 {"nodeLabel":"rack"},{"nodeLabel":"kubernetes.io/hostname"}]}})"))
                 ->levels,

@@ -499,11 +499,12 @@ size_t HashOf(const PodShape& shape) {
 Result<PodShape> ShapeOf(const Json& pod, const PodContext& context) {
   Problems problems;
   const PodSpec spec = ReadDefaulted(pod, context, problems);
-  if (problems.empty()) {
-    CheckRequestsWithinLimits(spec, problems);
-  }
   if (!problems.empty()) {
     return Fail(ErrorCode::kInvalid, problems.front());
+  }
+  CheckRequestsWithinLimits(spec, problems);
+  if (!problems.empty()) {
+    return Fail(ErrorCode::kInvalid, std::string(kRequestsAboveLimits) + Aggregate(problems));
   }
   PodShape out;
   for (const auto& [resource, quantity] : TotalRequests(spec)) {
@@ -574,6 +575,14 @@ std::vector<std::string> CheckQuantities(const Json& pod, const std::string& pat
   check(spec.path + ".resources.requests", spec.pod_requests);
   check(spec.path + ".resources.limits", spec.pod_limits);
   return problems;
+}
+
+std::string Aggregate(const std::vector<std::string>& problems) {
+  std::string text;
+  for (const std::string& problem : problems) {
+    text += (text.empty() ? "" : ", ") + problem;
+  }
+  return problems.size() > 1 ? "[" + text + "]" : text;
 }
 
 std::vector<std::string> CheckLimits(const Json& pod, const PodContext& context) {

@@ -22,6 +22,9 @@ struct PodContext {
   std::string path = "spec.template";
 };
 
+// How the message about requests above limits begins.
+inline constexpr std::string_view kRequestsAboveLimits = "resources validation failed: ";
+
 // kInvalid names the field: a malformed quantity, a negative request, requests above limits.
 // `pod` is a PodTemplateSpec or a Pod ({metadata?, spec}).
 Result<PodShape> ShapeOf(const Json& pod, const PodContext& context);
@@ -37,6 +40,9 @@ std::shared_ptr<const PodShape> InternShape(PodShape shape);
 // What the API server would refuse in the requests and limits of a template, one message per field:
 // malformed or negative quantities, and the name `pods`, which Kueue's API reserves.
 std::vector<std::string> CheckQuantities(const Json& pod, const std::string& path);
+
+// Several problems as one text, as Kubernetes puts them together: "a" or "[a, b]".
+std::string Aggregate(const std::vector<std::string>& problems);
 
 // LimitRange violations (min/max per container and per pod) as Kueue checks them: one message per
 // violation, empty when none. Also requests > limits.

@@ -107,6 +107,7 @@ refused "an unknown field of the configuration" "/config/kueue.*'waitForPods' no
 refused "a field of the configuration that has a value" "config.kueue.namespace is set by the chart" --set config.kueue.namespace=x
 refused "our configuration's mode" "config.tutti.mode is set by the chart: use the value mode" --set config.tutti.mode=Observe
 refused "Job webhooks without webhooks" "webhook.jobs needs webhook.enabled" --set webhook.jobs=true
+refused "queued pods without webhooks" "held by webhooks: set webhook.enabled=true" --set 'config.kueue.integrations.frameworks={batch/job,pod}'
 refused "one volume for two" "needs accessMode ReadWriteMany" --set 'replicaCount=2,ledger.persistence.enabled=true'
 refused "two without an election" "replicaCount above 1 needs leaderElection.enabled" --set 'replicaCount=2,leaderElection.enabled=false'
 refused "our CRDs over others'" "mode Takeover .*crds.install: false" --set mode=Takeover
@@ -155,7 +156,7 @@ write = {"create", "update", "patch", "delete", "deletecollection", "bind", "esc
 allowed = {  # resource: verbs that change something, cluster-wide
     "workloads": {"create", "update", "patch", "delete"}, "jobs": {"patch"}, "jobs/status": {"patch"},
     "jobs/finalizers": {"update"}, "podgroups": {"create", "patch", "delete"},
-    "events": {"create", "patch"}, "scheduling.k8s.io/workloads": {"delete"}, "tokenreviews": {"create"}, "subjectaccessreviews": {"create"},
+    "events": {"create", "patch"}, "scheduling.k8s.io/workloads": {"delete"}, "provisioningrequests": {"create", "delete"}, "podtemplates": {"create", "update", "patch"}, "tokenreviews": {"create"}, "subjectaccessreviews": {"create"},
 }
 role = re.search(r"^kind: ClusterRole\nmetadata:\n  name: tutti-controller-manager\n(.*?)^---$",
                  open(sys.argv[1]).read(), re.M | re.S)[1]

@@ -40,8 +40,10 @@ struct Candidate {
 
 struct Request {
   ResourceId resource;
-  size_t index = 0;  // in the group
-  Amount amount = 0;
+  size_t index = 0;   // in the group
+  Amount amount = 0;  // without what is held
+  Amount held = 0;
+  FlavorId held_in;
 };
 
 Fact MakeFact(FactKind kind, size_t pod_set, FlavorId flavor, ResourceId resource) {
@@ -92,8 +94,16 @@ class Assigner {
     auto add = [&](ResourceId resource, Amount amount) {
       const ResourcePosition* position = queue.Find(resource);
       if (position != nullptr) {
-        by_group[position->group].push_back({resource, position->index, amount});
-      } else if (amount != 0 && resource != context_.pods) {
+        Request request{resource, position->index, amount, 0, {}};
+        for (const PodSetSpec::Held& held : pod_set.held) {
+          if (held.resource == resource) {
+            request.held = std::min(held.amount, amount);
+            request.amount -= request.held;
+            request.held_in = held.flavor;
+          }
+        }
+        by_group[position->group].push_back(request);
+      } else if (amount != 0 && resource != context_.pods && !context_.ignore_undeclared) {
         Note(MakeFact(FactKind::kNotCovered, index, FlavorId{}, resource));
         covered = false;
       }
@@ -200,7 +210,14 @@ class Assigner {
     const FlavorConfig& flavor = context_.flavors[quota.flavor.value];
     Fact fact = MakeFact(FactKind::kNoFlavor, index, quota.flavor, ResourceId{});
     bool usable = flavor.exists;
-    if (usable) {
+    const auto elsewhere = std::find_if(requests.begin(), requests.end(), [&](const auto& request) {
+      return request.held_in.Valid() && request.held_in != quota.flavor;
+    });
+    if (usable && elsewhere != requests.end()) {
+      usable = false;
+      fact.kind = FactKind::kHeldElsewhere;
+      fact.other = elsewhere->held_in;
+    } else if (usable) {
       if (auto taint = UntoleratedTaint(*pod_set.shape, flavor)) {
         usable = false;
         fact.kind = FactKind::kTaint;
@@ -276,8 +293,9 @@ class Assigner {
         candidate.grade = grade;
       }
       candidate.level = std::max(candidate.level, height);
-      candidate.choices.push_back(
-          {request.resource, quota.flavor, pair, static_cast<int64_t>(request.amount), fits});
+      candidate.choices.push_back({request.resource, quota.flavor, pair,
+                                   static_cast<int64_t>(request.amount + request.held), fits,
+                                   request.held});
     }
   }
 
@@ -297,7 +315,7 @@ class Assigner {
   void TryPlace(size_t index, const FlavorQuota& quota, const std::vector<ResourceChoice>& chosen,
                 Candidate& candidate) {
     const PodSetSpec& pod_set = pod_sets_[index];
-    if (pod_set.count == 0) {
+    if (pod_set.count <= pod_set.held_pods) {
       return;
     }
     std::vector<ResourceChoice> choices = chosen;
@@ -388,7 +406,7 @@ class Assigner {
 
   void Take(size_t index, size_t group, Candidate best, std::vector<ResourceChoice>& choices) {
     for (const ResourceChoice& choice : best.choices) {
-      AddUsage(result_.usage, choice.pair, choice.amount);
+      AddUsage(result_.usage, choice.pair, choice.amount - choice.held);
       choices.push_back(choice);
     }
     result_.borrowing = std::max(result_.borrowing, best.level);
@@ -466,7 +484,8 @@ void AddUsage(Usage& usage, FlavorResourceId pair, Amount amount) {
 
 GangPodSet MakeGangPodSet(const PodSetSpec& pod_set, const std::vector<ResourceChoice>& choices,
                           const std::vector<FlavorConfig>& flavors) {
-  GangPodSet out{pod_set.name, pod_set.count, pod_set.shape, {}, {}};
+  GangPodSet out{
+      pod_set.name, std::max(0, pod_set.count - pod_set.held_pods), pod_set.shape, {}, {}};
   std::set<FlavorId> seen;
   for (const ResourceChoice& choice : choices) {
     if (!seen.insert(choice.flavor).second) {

@@ -28,6 +28,14 @@ struct PodSetSpec {
   std::vector<std::pair<ResourceId, int64_t>> per_pod;  // not negative, without `pods`
   std::shared_ptr<const api::PodShape> shape;
   std::vector<api::PodClaim> group_claims = {};  // of the whole workload
+  // Of a workload slice: what the one that it replaces has, which is kept and in the same flavors.
+  struct Held {
+    ResourceId resource;
+    FlavorId flavor;
+    Amount amount = 0;
+  };
+  std::vector<Held> held = {};
+  int32_t held_pods = 0;
 };
 
 // The first of those that have a place and wait only for gangs in flight: what is released after it
@@ -67,6 +75,7 @@ struct AssignContext {
   // Per pod set and group (no more than given): the only flavor to try; kNoFlavor: all of them.
   std::vector<size_t> only = {};
   bool fair_sharing = false;
+  bool ignore_undeclared = false;  // Rules
 };
 
 enum class FitMode : uint8_t {
@@ -81,6 +90,7 @@ struct ResourceChoice {
   FlavorResourceId pair;
   int64_t amount = 0;  // of the whole pod set
   bool fits = true;    // false: others would have to give way
+  Amount held = 0;     // PodSetSpec::held: no part of what is asked for
 };
 
 using Usage = std::vector<std::pair<FlavorResourceId, Amount>>;  // sorted by pair, no zeros
@@ -88,7 +98,7 @@ using Usage = std::vector<std::pair<FlavorResourceId, Amount>>;  // sorted by pa
 struct Assignment {
   FitMode mode = FitMode::kFit;
   std::vector<std::vector<ResourceChoice>> pod_sets;  // sorted by resource
-  Usage usage;
+  Usage usage;                                        // without what is held
   int borrowing = 0;  // height of the subtree that has to help out; 0 = own quota
   Refusal refusal;    // filled unless kFit
   // The pod sets that need a proven place, and the answer (of kFit).

@@ -158,6 +158,10 @@ void Put(std::string& key, const api::PodShape& shape) {
 // text.
 std::string ClassKey(const WorkloadInput& input) {
   std::string key = input.preemption_gated ? "gated" : "";
+  if (!input.replaces.empty()) {
+    Put(key, input.id);
+    Put(key, input.replaces);
+  }
   Put(key, input.priority);
   for (const api::PodClaim& claim : input.group_claims) {
     Put(key, claim.name);
@@ -251,6 +255,7 @@ WorkloadId EngineImpl::FindOrAdd(const std::string& id) {
 }
 
 void EngineImpl::Free(WorkloadId id) {
+  LinkReplaced(Workload(id).input, {});
   workload_ids_.erase(Workload(id).input.id);
   Workload(id) = WorkloadState{};
   evicted_by_.erase(id);
@@ -266,6 +271,13 @@ void EngineImpl::Free(WorkloadId id) {
 void EngineImpl::SetPartialAdmission(bool on) {
   if (partial_admission_ != on) {
     partial_admission_ = on;
+    ConfigChanged();
+  }
+}
+
+void EngineImpl::SetRules(const Rules& rules) {
+  if (rules_ != rules) {
+    rules_ = rules;
     ConfigChanged();
   }
 }
@@ -424,6 +436,7 @@ void EngineImpl::Attach(WorkloadId id) {
   local.pending.insert(id);
   ++pending_count_;
   needs_pass_ = true;
+  only_config_ = false;
   workload.queue = QueueId{};
   workload.place = Place::kUnqueued;
   if (!local.exists || local.stopped || !Queue(local.queue).exists) {
@@ -464,6 +477,8 @@ void EngineImpl::Enqueue(WorkloadId id) {
   if (lane.Valid()) {
     queue.pending->SetUsage(lane, past_.Usage(local.key, local.fair_weight));
   }
+  const WorkloadClass& joined = queue.pending->Class(queue.pending->ClassOf(id));
+  workload.joined_at = joined.ready ? WorkloadState::kNotParked : joined.tries;
 }
 
 void EngineImpl::Detach(WorkloadId id) {
@@ -485,6 +500,7 @@ void EngineImpl::Detach(WorkloadId id) {
     }
     if (was_first && !queue.pending->Empty()) {
       needs_pass_ = true;  // the next one is at the head now
+      only_config_ = false;
       queue.touched = true;
     }
   } else if (workload.place == Place::kWaiting) {
@@ -537,7 +553,8 @@ void EngineImpl::SetPending(const WorkloadInput& input) {
   const LocalQueueId local = LocalByKey({input.ns, input.local_queue});
   if (workload.phase == Phase::kPending) {
     if (keys_[id.value] == key && workload.class_key == class_key &&
-        workload.local_queue == local && workload.input.misconfigured == input.misconfigured) {
+        workload.local_queue == local && workload.input.misconfigured == input.misconfigured &&
+        workload.input.replaced == input.replaced) {
       return;
     }
     Detach(id);
@@ -553,10 +570,12 @@ void EngineImpl::SetPending(const WorkloadInput& input) {
     workload.told_text = 0;
   }
   workload.phase = Phase::kPending;
+  LinkReplaced(workload.input, input);
   workload.input = input;
   workload.class_key = std::move(class_key);
   workload.local_queue = local;
   keys_[id.value] = std::move(key);
+  Recount(input.id);
   Attach(id);
 }
 
@@ -608,6 +627,7 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
     AddToBooks(id, -1);
   }
   workload.phase = Phase::kReserved;
+  LinkReplaced(workload.input, input);
   workload.input = input;
   workload.class_key.clear();
   workload.local_queue = LocalByKey({input.ns, input.local_queue});
@@ -640,7 +660,13 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
                amount);
     }
   }
+  workload.whole.clear();
+  if (!input.replaces.empty()) {
+    workload.whole = workload.usage;
+    workload.usage = Beyond(workload.whole, Replaced(id));
+  }
   AddToBooks(id, +1);
+  Recount(input.id);
   if (!config_dirty_ && Queue(workload.queue).exists) {
     for (const auto& [pair, amount] : workload.usage) {
       ExcuseOverLimit(Queue(workload.queue).node, pair);
@@ -658,7 +684,8 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
 bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
   const WorkloadState& workload = Workload(id);
   capacity_->Release(workload.input.id);
-  const std::vector<PodSetSpec> specs = Specs(workload.input);
+  std::vector<PodSetSpec> specs = Specs(workload.input);
+  SetHeld(id, specs);
   Gang required{workload.input.id, {}, workload.input.group_claims};
   for (const PodSetSpec& spec : specs) {
     auto assignment = std::find_if(admission.assignments.begin(), admission.assignments.end(),
@@ -735,6 +762,7 @@ void EngineImpl::Remove(const std::string& id) {
     }
   }
   Free(known);
+  Recount(id);
 }
 
 }  // namespace tutti::engine

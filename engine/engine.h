@@ -59,6 +59,13 @@ struct WorkloadInput {
   bool preemption_gated = false;
   // Problems found outside (limits, unreadable template): not empty = never admissible as it is.
   std::string misconfigured;
+  // The problem is one of the pods' requests (PendingReason::kNotAccepted).
+  bool invalid_requests = false;
+  // A workload slice (elastic jobs): the reserved workload whose place this one takes, and what it
+  // was admitted with. Of the same ClusterQueue: only what is more than that is asked for, in the
+  // same flavors, and both together count once. "" = none.
+  std::string replaces = {};
+  std::optional<api::Admission> replaced = {};
 };
 
 struct PodSetDecision {
@@ -85,7 +92,8 @@ struct AdmitDecision {
 
 // Kueue's granular reasons (gate UnadmittedWorkloadsObservability) plus ours.
 enum class PendingReason {
-  kMisconfigured,     // queue, ClusterQueue or flavor missing, namespace mismatch, bad requests
+  kMisconfigured,     // queue, ClusterQueue or flavor missing; what it refers to is
+  kNotAccepted,       // namespace or requests that the ClusterQueue or a LimitRange refuses
   kSuspended,         // LocalQueue or ClusterQueue stopped or inactive
   kNoMatchingFlavor,  // no flavor that the pods can use (taints, affinity) or resource not covered
   kExceedsMaxQuota,   // more than could ever be available to the ClusterQueue
@@ -93,6 +101,7 @@ enum class PendingReason {
   kNeverFitsCluster,  // no place even on the empty cluster
   kWaitingForCapacity,            // quota is there, a place for the whole gang is not
   kWaitingForPreemptedWorkloads,  // others are being evicted for it
+  kPreemptionGated,               // others would have to be, but a gate is closed
   kBehindHead,                    // StrictFIFO: waits for an older workload
   kPendingEvaluation,             // not tried yet
 };
@@ -148,6 +157,9 @@ struct FlavorUsage {
 };
 struct QueueReport {
   int32_t pending = 0;
+  // Of these, those that wait for a change: what else waits is to be tried, has been decided on, or
+  // is kept from quota that would be there. Of a StrictFIFO queue only those that can't be in line.
+  int32_t parked = 0;
   int32_t reserving = 0;
   int32_t admitted = 0;
   std::vector<FlavorUsage>
@@ -156,6 +168,12 @@ struct QueueReport {
   // divided by its weight, rounded up (status.fairSharing.weightedShare of a ClusterQueue). Not set
   // without fair sharing.
   std::optional<int64_t> weighted_share;
+};
+
+// Of all ClusterQueues in the subtree of a Cohort.
+struct CohortReport {
+  int32_t admitted = 0;            // workloads
+  std::vector<FlavorUsage> usage;  // nominal: quota of the subtree; reserved: by its ClusterQueues
 };
 
 // Fair sharing between ClusterQueues (configuration section fairSharing, KEP-1714): who has
@@ -190,6 +208,16 @@ struct PastUsage {
   Consumption consumed;  // what admitted workloads used, faded
   double usage = 0;  // weighted, prices of entering included, divided by the LocalQueue's weight
   Time updated = kNoTime;  // when the past was last faded
+};
+
+// Kueue's feature gates that change what is decided, and its resources.quotaCheckStrategy.
+struct Rules {
+  bool priority_within_cohort = true;  // PrioritySortingWithinCohort: heads by priority, then time
+  bool ignore_undeclared = false;      // IgnoreUndeclared: a resource of no group costs nothing
+  // Of workloads that equal one which was refused, those that came later are told just that
+  // (SchedulingEquivalenceHashing with UnadmittedWorkloadsExplicitStatus).
+  bool tell_bypassed = false;
+  bool operator==(const Rules&) const = default;
 };
 
 class Engine {
@@ -233,6 +261,7 @@ class Engine {
   // Whether workloads may be admitted with fewer pods than they ask for, down to min_count (Kueue's
   // gate PartialAdmission). Off unless said: the caller must start no more than was decided.
   virtual void SetPartialAdmission(bool on) = 0;
+  virtual void SetRules(const Rules& rules) = 0;
 
   // --- nodes and pods ---
   [[nodiscard]] virtual Capacity& capacity() = 0;
@@ -263,13 +292,21 @@ class Engine {
   virtual PassResult RunPass(Time now) = 0;
   // Whether anything happened since the last pass that could change its outcome.
   [[nodiscard]] virtual bool NeedsPass() const = 0;
+  // Of a pass that is needed: whether nothing but configuration has changed. Such passes may wait
+  // for more changes to come.
+  [[nodiscard]] virtual bool OnlyConfigChanged() const = 0;
 
   // --- reports ---
   [[nodiscard]] virtual QueueHealth Health(const std::string& cluster_queue) const = 0;
   [[nodiscard]] virtual QueueReport Report(const std::string& cluster_queue) const = 0;
   [[nodiscard]] virtual QueueReport ReportLocal(const api::ObjectKey& local_queue) const = 0;
+  // What all pending workloads of a ClusterQueue ask for, summed up; with a zero for each of its
+  // resources. O(pending).
+  [[nodiscard]] virtual api::Amounts PendingRequests(const std::string& cluster_queue) const = 0;
   // As QueueReport::weighted_share; not set without fair sharing or when nothing names the Cohort.
   [[nodiscard]] virtual std::optional<int64_t> CohortShare(const std::string& cohort) const = 0;
+  // Of a Cohort that exists, be it by name only; empty in a cycle.
+  [[nodiscard]] virtual CohortReport ReportCohort(const std::string& cohort) const = 0;
   // Not set unless the LocalQueue's ClusterQueue is ordered by past usage.
   [[nodiscard]] virtual std::optional<PastUsage> PastUsageOf(
       const api::ObjectKey& local_queue) const = 0;

@@ -45,10 +45,12 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
   }
   const QueueState& queue = Queue(workload.queue);
   if (!workload.input.misconfigured.empty()) {
-    return plain(PendingReason::kMisconfigured, workload.input.misconfigured);
+    return plain(workload.input.invalid_requests ? PendingReason::kNotAccepted
+                                                 : PendingReason::kMisconfigured,
+                 workload.input.misconfigured);
   }
   if (workload.place == Place::kOutside) {
-    return plain(PendingReason::kMisconfigured,
+    return plain(PendingReason::kNotAccepted,
                  "Workload namespace doesn't match ClusterQueue selector");
   }
   if (!queue.health.active) {
@@ -87,6 +89,10 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
     return plain(PendingReason::kPendingEvaluation,
                  "waits for the next look at ClusterQueue " + queue.name);
   }
+  if (rules_.tell_bypassed && workload.joined_at == cls.tries) {
+    return plain(cls.refusal.reason,
+                 "Bypassed scheduling evaluation because an equivalent workload recently failed");
+  }
   Explanation out{cls.refusal.reason, cls.refusal.Fingerprint(), ""};
   if (with_text) {
     out.text = TextOf(cls, cls.refusal);
@@ -112,7 +118,7 @@ void EngineImpl::Refresh(QueueState& queue, ClassId id) {
     return;
   }
   const WorkloadId first = *cls.members.begin();
-  Assignment now = Assign(Context(queue, first), Key(first).id, *cls.pod_sets, {});
+  Assignment now = Assign(Context(queue, first), Key(first).id, *SpecsOf(first, cls), {});
   if (now.mode != FitMode::kFit) {
     Park(queue, id, now);
   }
@@ -132,7 +138,7 @@ void EngineImpl::FillTexts(WorkloadId id) {
   }
   const WorkloadId first = *cls.members.begin();
   const Assignment now =
-      Assign(Context(queue, first, Reason::kText), Key(first).id, *cls.pod_sets, {});
+      Assign(Context(queue, first, Reason::kText), Key(first).id, *SpecsOf(first, cls), {});
   cls.refusal.TakeTexts(now.refusal);
 }
 
@@ -150,7 +156,8 @@ std::optional<PendingDecision> EngineImpl::WhyPending(const std::string& id) con
     const QueueState& queue = Queue(workload.queue);
     const WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(known));
     if (cls.tried && !cls.refusal.held_back) {
-      const Assignment now = Assign(Context(queue, known, Reason::kText), id, *cls.pod_sets, {});
+      const Assignment now =
+          Assign(Context(queue, known, Reason::kText), id, *SpecsOf(known, cls), {});
       if (now.mode != FitMode::kFit) {
         return PendingDecision{id, now.refusal.reason, TextOf(cls, now.refusal)};
       }

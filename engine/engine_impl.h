@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -87,6 +88,7 @@ struct QueueState {
 };
 
 struct WorkloadState {
+  static constexpr uint64_t kNotParked = std::numeric_limits<uint64_t>::max();
   enum class Phase : uint8_t { kFree, kPending, kReserved };
   enum class Place : uint8_t { kUnqueued, kOutside, kQueued, kWaiting };
   Phase phase = Phase::kFree;
@@ -95,13 +97,15 @@ struct WorkloadState {
   std::string class_key;
   LocalQueueId local_queue;
   QueueId queue;
-  uint64_t told = 0;       // fingerprint of the reason told last; 0 = nothing
-  uint64_t told_text = 0;  // hash of the message told last
+  uint64_t told = 0;                // fingerprint of the reason told last; 0 = nothing
+  uint64_t told_text = 0;           // hash of the message told last
+  uint64_t joined_at = kNotParked;  // WorkloadClass::tries when it joined a parked class
   // Of reserved ones.
   bool admitted = false;
   bool evicting = false;
   bool fresh = false;  // reserved by the running pass
-  Usage usage;
+  Usage usage;         // without what the workload has that it replaces
+  Usage whole;         // of one that replaces another: all that it was admitted with
 };
 
 class EngineImpl final : public Engine {
@@ -128,6 +132,7 @@ class EngineImpl final : public Engine {
   void SampleConsumption(const api::ObjectKey& local_queue, Time now) override;
   void SetPinning(bool on) override { pinning_ = on; }
   void SetPartialAdmission(bool on) override;
+  void SetRules(const Rules& rules) override;
   [[nodiscard]] Capacity& capacity() override { return *capacity_; }
   [[nodiscard]] const Capacity& capacity() const override { return *capacity_; }
   void SetPending(const WorkloadInput& workload) override;
@@ -138,9 +143,12 @@ class EngineImpl final : public Engine {
   void Remove(const std::string& id) override;
   PassResult RunPass(Time now) override;
   [[nodiscard]] bool NeedsPass() const override;
+  [[nodiscard]] bool OnlyConfigChanged() const override { return needs_pass_ && only_config_; }
   [[nodiscard]] QueueHealth Health(const std::string& cluster_queue) const override;
   [[nodiscard]] QueueReport Report(const std::string& cluster_queue) const override;
   [[nodiscard]] QueueReport ReportLocal(const api::ObjectKey& local_queue) const override;
+  [[nodiscard]] api::Amounts PendingRequests(const std::string& cluster_queue) const override;
+  [[nodiscard]] CohortReport ReportCohort(const std::string& cohort) const override;
   [[nodiscard]] std::optional<int64_t> CohortShare(const std::string& cohort) const override;
   [[nodiscard]] std::optional<PastUsage> PastUsageOf(
       const api::ObjectKey& local_queue) const override;
@@ -251,6 +259,15 @@ class EngineImpl final : public Engine {
   void ReleaseQuota(WorkloadId id);
   bool PlanReserved(WorkloadId id, const api::Admission& admission);
   [[nodiscard]] std::vector<PodSetSpec> Specs(const WorkloadInput& input);
+  [[nodiscard]] bool IsParked(WorkloadId id) const;
+
+  // --- workload slices (engine_slices.cc) ---
+  [[nodiscard]] WorkloadId Replaced(WorkloadId id) const;
+  void LinkReplaced(const WorkloadInput& before, const WorkloadInput& now);
+  void SetHeld(WorkloadId id, std::vector<PodSetSpec>& specs) const;
+  [[nodiscard]] PodSets SpecsOf(WorkloadId id, const WorkloadClass& cls) const;
+  [[nodiscard]] Usage Beyond(const Usage& whole, WorkloadId replaced) const;
+  void Recount(const std::string& replaced);
 
   // --- past usage of LocalQueues (engine_usage.cc) ---
   [[nodiscard]] bool IsUsageBased(const QueueState& queue) const;
@@ -270,6 +287,7 @@ class EngineImpl final : public Engine {
   void Commit(Entry& entry, AdmitDecision decision, PassResult& result);
   void Park(QueueState& queue, ClassId id, Assignment& assignment);
   void ParkHeldBack(Entry& entry);
+  bool FitsWithoutHolds(const Entry& entry);
   void Refuse(QueueState& queue, ClassId id, Refusal refusal);
   [[nodiscard]] AssignContext Context(const QueueState& queue, WorkloadId workload,
                                       Reason reason = Reason::kNone) const;
@@ -346,6 +364,8 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Capacity> capacity_;
   bool pinning_ = false;
   bool partial_admission_ = false;
+  Rules rules_;
+  std::map<std::string, std::set<std::string>> replacers_;  // by the id that they replace
   uint64_t seen_capacity_version_ = 0;
   uint64_t seen_flight_version_ = 0;
   std::optional<FlightClaim> claim_;
@@ -353,6 +373,7 @@ class EngineImpl final : public Engine {
   uint64_t reservations_ = 0;   // grows with each reservation made by a pass
   uint64_t admissions_ = 0;     // grows with each admission
   bool needs_pass_ = false;
+  bool only_config_ = false;  // of needs_pass_
 
   std::vector<Waiting> waiting_;       // in the order of decisions
   std::vector<Hold> holds_;            // only within a pass

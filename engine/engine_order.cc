@@ -10,7 +10,7 @@ namespace tutti::engine {
 EngineImpl::EntryOrder::EntryOrder(EngineImpl& engine, std::vector<Entry>& entries)
     : entries_(entries) {
   if (engine.shares_) {
-    tournament_.emplace(engine.tree_, *engine.shares_);
+    tournament_.emplace(engine.tree_, *engine.shares_, engine.rules_.priority_within_cohort);
     for (size_t index = 0; index < entries.size(); ++index) {
       const Entry& entry = entries[index];
       QueueState& queue = engine.Queue(entry.queue);
@@ -24,7 +24,9 @@ EngineImpl::EntryOrder::EntryOrder(EngineImpl& engine, std::vector<Entry>& entri
     if (a.level != b.level) {
       return a.level < b.level;
     }
-    return Before(engine.Key(a.workload), engine.Key(b.workload));
+    return engine.rules_.priority_within_cohort
+               ? Before(engine.Key(a.workload), engine.Key(b.workload))
+               : IsOlder(engine.Key(a.workload), engine.Key(b.workload));
   });
 }
 

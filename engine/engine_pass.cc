@@ -17,6 +17,7 @@ AssignContext EngineImpl::Context(const QueueState& queue, WorkloadId workload,
   AssignContext context{tree_, queue.node, queue.config, flavors_, *capacity_,
                         pods_, claim,      pinning_,     reason};
   context.fair_sharing = shares_.has_value();
+  context.ignore_undeclared = rules_.ignore_undeclared;
   return context;
 }
 
@@ -74,6 +75,7 @@ PassResult EngineImpl::RunPass(Time now) {
   EndHolds();
   TellAll(result);
   needs_pass_ = false;
+  only_config_ = false;
   for (const WorkloadId id : fresh_) {
     Workload(id).fresh = false;
   }
@@ -184,6 +186,7 @@ Usage EngineImpl::HoldAmounts(const QueueState& queue, const Usage& usage, int l
 void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
   WorkloadClass& cls = queue.pending->Class(id);
   cls.tried = true;
+  ++cls.tries;
   cls.refused_at = admissions_;
   cls.waits_for_nodes =
       refusal.waits_for_nodes ||
@@ -214,6 +217,23 @@ void EngineImpl::Park(QueueState& queue, ClassId id, Assignment& assignment) {
   cls.hold = assignment.mode == FitMode::kPreempt ? assignment.usage : Usage{};
   cls.hold_level = assignment.borrowing;
   Refuse(queue, id, std::move(assignment.refusal));
+}
+
+// Whether nothing but what the running pass keeps for others stands against it.
+bool EngineImpl::FitsWithoutHolds(const Entry& entry) {
+  if (holds_.empty()) {
+    return false;
+  }
+  for (const Hold& hold : holds_) {
+    ApplyHold(hold, -1);
+  }
+  const bool fits = Assign(Context(Queue(entry.queue), entry.workload), Key(entry.workload).id,
+                           *entry.pod_sets, {})
+                        .mode == FitMode::kFit;
+  for (const Hold& hold : holds_) {
+    ApplyHold(hold, +1);
+  }
+  return fits;
 }
 
 void EngineImpl::ParkHeldBack(Entry& entry) {
@@ -266,8 +286,12 @@ bool EngineImpl::Cycle(PassResult& result) {
                              ? HoldAmounts(queue, entry.assignment.usage, entry.level)
                              : Usage{};
       MindClaim(entry.workload, entry.assignment);
-      entry.assignment.refusal.waits_for_nodes = entry.place_missing;
-      Park(Queue(entry.queue), entry.cls, entry.assignment);
+      if (FitsWithoutHolds(entry)) {
+        ParkHeldBack(entry);
+      } else {
+        entry.assignment.refusal.waits_for_nodes = entry.place_missing;
+        Park(Queue(entry.queue), entry.cls, entry.assignment);
+      }
       for (const auto& [pair, amount] : hold) {
         holds.AddUsage(queue.node, pair, amount);
       }
@@ -330,7 +354,7 @@ EngineImpl::Tried EngineImpl::TryAdmit(Entry& entry, PassResult& result) {
   for (size_t index = 0; index < specs.size(); ++index) {
     const std::vector<ResourceChoice>& choices = assignment.pod_sets[index];
     const bool watched =
-        specs[index].count > 0 &&
+        specs[index].count > specs[index].held_pods &&
         std::any_of(choices.begin(), choices.end(), [&](const ResourceChoice& choice) {
           const CapacityMode mode = flavors_[choice.flavor.value].mode;
           return mode == CapacityMode::kRequire || mode == CapacityMode::kObserve;
@@ -387,6 +411,8 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   const PodSets specs = entry.pod_sets;
   decision.id = Key(entry.workload).id;
   decision.cluster_queue = queue.name;
+  WorkloadState& workload = Workload(entry.workload);
+  workload.whole.clear();
   for (size_t index = 0; index < specs->size(); ++index) {
     PodSetDecision pod_set;
     pod_set.name = (*specs)[index].name;
@@ -395,10 +421,12 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
       const std::string& resource = tables_.resources.Name(choice.resource);
       pod_set.flavors[resource] = tables_.flavors.Name(choice.flavor);
       pod_set.usage[resource] = choice.amount;
+      if (!workload.input.replaces.empty()) {
+        AddUsage(workload.whole, choice.pair, choice.amount);
+      }
     }
     decision.pod_sets.push_back(std::move(pod_set));
   }
-  WorkloadState& workload = Workload(entry.workload);
   const QueueId queue_id = workload.queue;
   Detach(entry.workload);
   workload.queue = queue_id;

@@ -66,6 +66,9 @@ std::set<WorkloadId> EngineImpl::SparedBy(WorkloadId preemptor) const {
       spared.insert(victim);
     }
   }
+  if (const WorkloadId replaced = Replaced(preemptor); replaced.Valid()) {
+    spared.insert(replaced);
+  }
   std::vector<WorkloadId> open = {preemptor};
   while (!open.empty()) {
     const auto found = evicted_by_.find(open.back());
@@ -254,7 +257,7 @@ void EngineImpl::Scan(Entry& entry) {
   WorkloadClass& cls = queue.pending->Class(entry.cls);
   const std::vector<size_t> begin = std::move(cls.next_flavor);
   cls.next_flavor.clear();
-  entry.pod_sets = cls.pod_sets;
+  entry.pod_sets = SpecsOf(entry.workload, cls);
 
   AssignContext context = Context(queue, entry.workload);
   const Usage none;
@@ -270,7 +273,7 @@ void EngineImpl::Scan(Entry& entry) {
     };
   }
   int64_t spare = 0;
-  for (const PodSetSpec& spec : *cls.pod_sets) {
+  for (const PodSetSpec& spec : *entry.pod_sets) {
     spare += spec.count - spec.min_count;
   }
   if (ScanFlavors(entry, context, begin, spared) || !partial_admission_ || spare == 0) {
@@ -497,6 +500,7 @@ EngineImpl::Tried EngineImpl::TryPreempt(Entry& entry, PassResult& result) {
   }
   if (!entry.victims.empty() && Workload(entry.workload).input.preemption_gated) {
     Refusal refusal = std::move(entry.assignment.refusal);
+    refusal.reason = PendingReason::kPreemptionGated;
     refusal.plain = "Workload requires preemption, but it's gated";
     queue.pending->Class(entry.cls).hold.clear();
     Refuse(queue, entry.cls, std::move(refusal));

@@ -52,13 +52,18 @@ QueueReport EngineImpl::Report(const std::string& cluster_queue) const {
   if (found == queue_ids_.end()) {
     return report;
   }
+  EnsureTree();
   const QueueState& queue = Queue(found->second);
   report.pending =
       static_cast<int32_t>(queue.pending->Size() + queue.outside.size() + queue.waiting.size());
+  report.parked = report.pending;
+  if (queue.health.active) {
+    report.parked = static_cast<int32_t>(queue.outside.size() +
+                                         (queue.config.strict_fifo ? 0 : queue.pending->Parked()));
+  }
   report.reserving = queue.book.reserving;
   report.admitted = queue.book.admitted;
   report.usage = UsageOf(queue.book, queue.config, tables_);
-  EnsureTree();
   if (shares_ && queue.exists) {
     report.weighted_share = shares_->Of(queue.node).Rounded();
   }
@@ -74,7 +79,45 @@ std::optional<int64_t> EngineImpl::CohortShare(const std::string& cohort) const 
   return shares_->Of(found->second).Rounded();
 }
 
+CohortReport EngineImpl::ReportCohort(const std::string& cohort) const {
+  EnsureTree();
+  CohortReport report;
+  const auto found = cohort_nodes_.find(cohort);
+  if (found == cohort_nodes_.end()) {
+    return report;
+  }
+  const NodeId top = found->second;
+  std::map<FlavorResourceId, FlavorUsage> sums;
+  for (const FlavorResourceId pair : tree_.QuotaCells(top)) {
+    sums[pair].nominal = Saturate(tree_.SubtreeQuota(top, pair));
+  }
+  const auto queues = queues_of_root_.find(tree_.Root(top));
+  for (const QueueId id :
+       queues == queues_of_root_.end() ? std::vector<QueueId>{} : queues->second) {
+    const QueueState& queue = Queue(id);
+    NodeId node = queue.node;
+    while (node.Valid() && node != top) {
+      node = tree_.Parent(node);
+    }
+    if (!node.Valid()) {
+      continue;
+    }
+    report.admitted += queue.book.admitted;
+    for (const auto& [pair, amounts] : queue.book.usage) {
+      FlavorUsage& sum = sums[pair];
+      sum.reserved = Saturate(Amount{sum.reserved} + amounts.reserved);
+    }
+  }
+  for (auto& [pair, sum] : sums) {
+    sum.flavor = tables_.flavors.Name(tables_.pairs.Flavor(pair));
+    sum.resource = tables_.resources.Name(tables_.pairs.Resource(pair));
+    report.usage.push_back(std::move(sum));
+  }
+  return report;
+}
+
 QueueReport EngineImpl::ReportLocal(const api::ObjectKey& local_queue) const {
+  EnsureTree();
   QueueReport report;
   auto found = local_queue_ids_.find(local_queue);
   if (found == local_queue_ids_.end()) {
@@ -82,6 +125,8 @@ QueueReport EngineImpl::ReportLocal(const api::ObjectKey& local_queue) const {
   }
   const LocalQueueState& local = Local(found->second);
   report.pending = static_cast<int32_t>(local.pending.size());
+  report.parked = static_cast<int32_t>(std::count_if(local.pending.begin(), local.pending.end(),
+                                                     [&](WorkloadId id) { return IsParked(id); }));
   report.reserving = local.book.reserving;
   report.admitted = local.book.admitted;
   if (local.exists && Queue(local.queue).exists) {
@@ -91,6 +136,51 @@ QueueReport EngineImpl::ReportLocal(const api::ObjectKey& local_queue) const {
     }
   }
   return report;
+}
+
+bool EngineImpl::IsParked(WorkloadId id) const {
+  const WorkloadState& workload = Workload(id);
+  if (workload.place == Place::kUnqueued || workload.place == Place::kOutside) {
+    return true;
+  }
+  const QueueState& queue = Queue(workload.queue);
+  return !queue.health.active || (workload.place == Place::kQueued && !queue.config.strict_fifo &&
+                                  queue.pending->Class(queue.pending->ClassOf(id)).IsParked());
+}
+
+api::Amounts EngineImpl::PendingRequests(const std::string& cluster_queue) const {
+  api::Amounts sums;
+  const auto found = queue_ids_.find(cluster_queue);
+  if (found == queue_ids_.end()) {
+    return sums;
+  }
+  const QueueState& queue = Queue(found->second);
+  for (const GroupConfig& group : queue.config.groups) {
+    for (const ResourceId resource : group.resources) {
+      sums[tables_.resources.Name(resource)] = 0;
+    }
+  }
+  const auto add = [&](WorkloadId id) {
+    for (const PodSetInput& pod_set : Workload(id).input.pod_sets) {
+      const auto count = std::max(0, pod_set.count);
+      for (const auto& [resource, amount] : pod_set.requests) {
+        if (resource == "pods") {
+          continue;
+        }
+        int64_t& sum = sums[resource];
+        sum = Saturate(Amount{sum} + Amount{amount} * count);
+      }
+      if (const auto pods = sums.find("pods"); pods != sums.end()) {
+        pods->second = Saturate(Amount{pods->second} + count);
+      }
+    }
+  };
+  for (const WorkloadId id : queue.pending->Order()) {
+    add(id);
+  }
+  std::for_each(queue.outside.begin(), queue.outside.end(), add);
+  std::for_each(queue.waiting.begin(), queue.waiting.end(), add);
+  return sums;
 }
 
 std::vector<std::string> EngineImpl::PendingOrder(const std::string& cluster_queue) const {

@@ -9,7 +9,10 @@ namespace tutti::engine {
 
 void EngineImpl::ConfigChanged() {
   config_dirty_ = true;
-  needs_pass_ = needs_pass_ || pending_count_ > 0;
+  if (!needs_pass_ && pending_count_ > 0) {
+    needs_pass_ = true;
+    only_config_ = true;
+  }
 }
 
 void EngineImpl::EnsureTree() const {
@@ -186,6 +189,7 @@ void EngineImpl::JudgeHealth(QueueState& queue) const {
 }
 
 void EngineImpl::Wake(QueueId id) {
+  only_config_ = false;
   if (config_dirty_) {
     return;  // the rebuild wakes everything
   }

@@ -13,6 +13,10 @@ bool Before(const OrderKey& a, const OrderKey& b) {
   if (a.priority != b.priority) {
     return a.priority > b.priority;
   }
+  return IsOlder(a, b);
+}
+
+bool IsOlder(const OrderKey& a, const OrderKey& b) {
   return std::tie(a.queue_time, a.uid, a.id) < std::tie(b.queue_time, b.uid, b.id);
 }
 
@@ -88,6 +92,14 @@ void PendingQueue::Remove(WorkloadId workload) {
   if (lane.order.empty()) {
     lanes_.erase(lane_id);
   }
+}
+
+size_t PendingQueue::Parked() const {
+  size_t parked = 0;
+  for (const auto& [id, known] : classes_) {
+    parked += known->IsParked() ? known->members.size() : 0;
+  }
+  return parked;
 }
 
 double PendingQueue::UsageOf(LocalQueueId lane) const {

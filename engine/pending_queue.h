@@ -32,6 +32,8 @@ struct OrderKey {
   bool operator==(const OrderKey&) const = default;
 };
 [[nodiscard]] bool Before(const OrderKey& a, const OrderKey& b);
+// The same without the priority.
+[[nodiscard]] bool IsOlder(const OrderKey& a, const OrderKey& b);
 
 // By WorkloadId; entries are stable while the workload is in a set.
 using OrderTable = std::deque<OrderKey>;
@@ -67,8 +69,11 @@ struct WorkloadClass {
   Usage hold;  // quota that a parked StrictFIFO head keeps others from borrowing
   int hold_level = 0;
   uint64_t refused_at = 0;          // number of admissions at that time
+  uint64_t tries = 0;               // that ended with a refusal
   std::vector<size_t> next_flavor;  // where to go on within the running pass
   uint64_t told = 0;                // fingerprint that all members have been told
+
+  [[nodiscard]] bool IsParked() const { return !ready && !refusal.held_back; }
 };
 
 class PendingQueue {
@@ -87,6 +92,9 @@ class PendingQueue {
   // Lower usage goes first; equal usage is like no lanes. 0 until set. O(log lanes).
   void SetUsage(LocalQueueId lane, double usage) { lane_usage_[lane] = usage; }
 
+  // Members of classes that were refused and are not kept from quota that would be there.
+  // O(classes).
+  [[nodiscard]] size_t Parked() const;
   [[nodiscard]] bool Empty() const { return class_of_.empty(); }
   [[nodiscard]] size_t Size() const { return class_of_.size(); }
   [[nodiscard]] bool Contains(WorkloadId workload) const {

@@ -9,6 +9,7 @@ namespace tutti::engine {
 std::string_view ToString(PendingReason reason) {
   switch (reason) {
     case PendingReason::kMisconfigured:
+    case PendingReason::kNotAccepted:
       return "Misconfigured";
     case PendingReason::kSuspended:
       return "Suspended";
@@ -24,6 +25,8 @@ std::string_view ToString(PendingReason reason) {
       return "WaitingForCapacity";
     case PendingReason::kWaitingForPreemptedWorkloads:
       return "WaitingForPreemptedWorkloads";
+    case PendingReason::kPreemptionGated:
+      return "PreemptionGated";
     case PendingReason::kBehindHead:
       return "BehindHead";
     case PendingReason::kPendingEvaluation:
@@ -49,6 +52,7 @@ std::string_view ToString(PreemptReason reason) {
 int Severity(PendingReason reason) {
   switch (reason) {
     case PendingReason::kMisconfigured:
+    case PendingReason::kNotAccepted:
       return 7;
     case PendingReason::kSuspended:
       return 6;
@@ -63,6 +67,7 @@ int Severity(PendingReason reason) {
     case PendingReason::kWaitingForCapacity:
       return 1;
     case PendingReason::kWaitingForPreemptedWorkloads:
+    case PendingReason::kPreemptionGated:
     case PendingReason::kBehindHead:
     case PendingReason::kPendingEvaluation:
       return 0;
@@ -76,6 +81,7 @@ PendingReason ReasonOf(FactKind kind) {
     case FactKind::kNoFlavor:
     case FactKind::kTaint:
     case FactKind::kAffinity:
+    case FactKind::kHeldElsewhere:
       return PendingReason::kNoMatchingFlavor;
     case FactKind::kExceedsMax:
       return PendingReason::kExceedsMaxQuota;
@@ -162,6 +168,9 @@ std::string FactText(const Fact& fact, const Tables& tables) {
       return "untolerated taint " + fact.text + " in flavor " + flavor;
     case FactKind::kAffinity:
       return "flavor " + flavor + " doesn't match node affinity";
+    case FactKind::kHeldElsewhere:
+      return "flavor " + flavor + " isn't the one of the slice that it replaces, " +
+             tables.flavors.Name(fact.other);
     case FactKind::kExceedsMax:
       return "insufficient quota for " + resource + " in flavor " + flavor +
              ", previously considered podsets requests (" + amount(fact.a) +

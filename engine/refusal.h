@@ -15,21 +15,23 @@
 namespace tutti::engine {
 
 enum class FactKind : uint8_t {
-  kNotCovered,    // resource is in no resource group of the ClusterQueue
-  kNoFlavor,      // flavor object missing
-  kTaint,         // text = the taint
-  kAffinity,      // node selector or affinity excludes the flavor
-  kExceedsMax,    // a = earlier pod sets, b = this pod set, c = maximum capacity
-  kInsufficient,  // a = how much more is needed
-  kNeverFits,     // text = what the capacity check said
-  kNoPlace,       // text = what the capacity check said
-  kInFlight,      // text = which gangs in flight it waits for
+  kNotCovered,     // resource is in no resource group of the ClusterQueue
+  kNoFlavor,       // flavor object missing
+  kTaint,          // text = the taint
+  kHeldElsewhere,  // the slice that it replaces has flavor `other`
+  kAffinity,       // node selector or affinity excludes the flavor
+  kExceedsMax,     // a = earlier pod sets, b = this pod set, c = maximum capacity
+  kInsufficient,   // a = how much more is needed
+  kNeverFits,      // text = what the capacity check said
+  kNoPlace,        // text = what the capacity check said
+  kInFlight,       // text = which gangs in flight it waits for
 };
 
 struct Fact {
   FactKind kind = FactKind::kNotCovered;
   size_t pod_set = 0;
   FlavorId flavor;
+  FlavorId other;
   ResourceId resource;
   Amount a = 0;
   Amount b = 0;

@@ -170,6 +170,14 @@ class Runner {
       engine_->SetPending(input);
     } else if (verb == "reserved") {
       Reserved(words);
+    } else if (verb == "rules") {
+      Rules rules;
+      for (const std::string& word : words) {
+        rules.priority_within_cohort &= word != "by-age";
+        rules.ignore_undeclared |= word == "ignore-undeclared";
+        rules.tell_bypassed |= word == "tell-bypassed";
+      }
+      engine_->SetRules(rules);
     } else if (verb == "fair") {
       FairSharing fair;
       for (const std::string& word : words) {
@@ -230,6 +238,18 @@ class Runner {
       }
       for (const AdmitDecision& decision : last_.admitted) {
         decisions_[decision.id] = decision;
+        api::Admission& admission = admissions_[decision.id];
+        admission = {decision.cluster_queue, {}};
+        for (const PodSetDecision& pod_set : decision.pod_sets) {
+          api::PodSetAssignment assignment;
+          assignment.name = pod_set.name;
+          assignment.flavors = pod_set.flavors;
+          assignment.count = pod_set.count;
+          for (const auto& [resource, amount] : pod_set.usage) {
+            assignment.resource_usage[resource] = api::FromAmount(resource, amount);
+          }
+          admission.assignments.push_back(std::move(assignment));
+        }
       }
       for (const PendingDecision& decision : last_.pending) {
         told_[decision.id] = decision;
@@ -471,6 +491,11 @@ class Runner {
         input.queue_time = kNoTime + std::chrono::seconds(std::stoll(word));
       } else if (TakePrefix(word, "uid=")) {
         input.uid = word;
+      } else if (TakePrefix(word, "replaces=")) {
+        input.replaces = word;
+        if (const auto known = admissions_.find(word); known != admissions_.end()) {
+          input.replaced = known->second;
+        }
       } else if (word == "gated") {
         input.preemption_gated = true;
       } else if (TakePrefix(word, "bad=")) {
@@ -524,6 +549,7 @@ class Runner {
       admission.assignments.push_back(std::move(assignment));
       pod_set.count = effective.value_or(pod_set.count);
     }
+    admissions_[input.id] = admission;
     planned_ = engine_->SetReserved(input, admission, admitted, plan, at_time);
   }
 
@@ -658,6 +684,23 @@ class Runner {
       EXPECT_EQ(report.pending, std::stoi(words[1]));
       EXPECT_EQ(report.reserving, std::stoi(words[2]));
       EXPECT_EQ(report.admitted, std::stoi(words[3]));
+    } else if (what == "parked") {  // QUEUE n
+      const QueueReport report = words[0].find('/') == std::string::npos
+                                     ? engine_->Report(words[0])
+                                     : engine_->ReportLocal(LocalKey(words[0]));
+      EXPECT_EQ(report.parked, std::stoi(words[1]));
+    } else if (what == "wanted") {  // QUEUE RESOURCE AMOUNT
+      EXPECT_EQ(engine_->PendingRequests(words[0]).at(words[1]),
+                api::ToAmount(words[1], Number(words[2])));
+    } else if (what == "subtree") {  // COHORT FLAVOR RESOURCE QUOTA RESERVED
+      for (const FlavorUsage& usage : engine_->ReportCohort(words[0]).usage) {
+        if (usage.flavor == words[1] && usage.resource == words[2]) {
+          EXPECT_EQ(usage.nominal, api::ToAmount(words[2], Number(words[3])));
+          EXPECT_EQ(usage.reserved, api::ToAmount(words[2], Number(words[4])));
+          return;
+        }
+      }
+      FAIL() << "not reported";
     } else if (what == "share") {  // QUEUE|cohort:NAME SHARE|max|none
       std::string name = words[0];
       const std::optional<int64_t> share = TakePrefix(name, "cohort:")
@@ -702,6 +745,7 @@ class Runner {
   std::map<std::string, AdmitDecision> decisions_;
   std::map<std::string, PendingDecision> told_;
   std::map<std::string, WorkloadInput> inputs_;
+  std::map<std::string, api::Admission> admissions_;
   std::map<std::string, int> evictions_;
   bool planned_ = false;
   int64_t clock_ = 1000;

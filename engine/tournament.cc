@@ -14,7 +14,7 @@ bool Tournament::Less::operator()(const Contender& a, const Contender& b) const 
   if (const int order = CompareShares(a.share, b.share); order != 0) {
     return order < 0;
   }
-  return Before(*a.entry->key, *b.entry->key);
+  return before(*a.entry->key, *b.entry->key);
 }
 
 void Tournament::Add(size_t index, NodeId queue, const Usage& usage, const OrderKey& key) {
@@ -34,7 +34,7 @@ const Tournament::Entry* Tournament::Winner(NodeId node) const {
 void Tournament::Refresh(NodeId child) {
   for (NodeId parent = tree_.Parent(child); parent.Valid();
        child = parent, parent = tree_.Parent(child)) {
-    Contenders& contest = cohorts_[parent];
+    Contenders& contest = cohorts_.try_emplace(parent, Less{before_}).first->second;
     if (auto place = places_.find(child); place != places_.end()) {
       contest.erase(place->second);
       places_.erase(place);
@@ -82,7 +82,7 @@ std::optional<size_t> Tournament::Pop() {
       root = roots_.erase(root);
       continue;
     }
-    if (best == nullptr || Before(*winner->key, *best->key)) {
+    if (best == nullptr || before_(*winner->key, *best->key)) {
       best = winner;
     }
     ++root;

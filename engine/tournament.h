@@ -20,7 +20,9 @@ namespace tutti::engine {
 class Tournament {
  public:
   // All outlive this object. The tree is as before after each call (usage is added and taken back).
-  Tournament(QuotaTree& tree, const FairShares& shares) : tree_(tree), shares_(shares) {}
+  // `by_priority` false: of equal shares the older one goes first, whatever the priorities.
+  Tournament(QuotaTree& tree, const FairShares& shares, bool by_priority = true)
+      : tree_(tree), shares_(shares), before_(by_priority ? Before : IsOlder) {}
 
   // `usage` and `key` stay valid until the entry is popped. One entry per queue. `index` is what
   // Pop returns.
@@ -47,6 +49,7 @@ class Tournament {
     bool borrows = false;
   };
   struct Less {
+    bool (*before)(const OrderKey&, const OrderKey&);
     bool operator()(const Contender& a, const Contender& b) const;
   };
   using Contenders = std::set<Contender, Less>;
@@ -57,6 +60,7 @@ class Tournament {
 
   QuotaTree& tree_;
   const FairShares& shares_;
+  bool (*const before_)(const OrderKey&, const OrderKey&);
   std::map<NodeId, Entry> entries_;  // by queue
   std::map<NodeId, Contenders> cohorts_;
   std::map<NodeId, Contenders::iterator> places_;  // of children in their parent's set

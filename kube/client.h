@@ -48,6 +48,7 @@ struct Discovery {
   bool mutating_admission_policies = false;    // admissionregistration.k8s.io/v1
   bool validating_admission_policies = false;  // admissionregistration.k8s.io/v1
   bool devices = false;                        // resource.k8s.io/v1, all kinds that are read
+  bool provisioning_requests = false;          // autoscaling.x-k8s.io/v1
   std::vector<std::string> kueue_versions;     // of kueue.x-k8s.io, v1beta2 or v1beta1 first
   std::map<std::string, std::vector<std::string>> kueue_resources;  // version -> plurals, sorted
 };

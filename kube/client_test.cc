@@ -174,6 +174,18 @@ TEST_F(ClientTest, DiscoveryFindsDevicesOnlyWhenAllTheirKindsAreServed) {
   }
 }
 
+TEST_F(ClientTest, DiscoveryFindsProvisioningRequestsInTheVersionThatIsUsed) {
+  for (const std::string version : {"v1", "v1beta1"}) {
+    transport_.SetApis(
+        {{"autoscaling.x-k8s.io/" + version, {"provisioningrequests", "capacitybuffers"}}});
+    Result<Discovery> found = Fail(ErrorCode::kInternal, "no answer");
+    client_.Discover([&](Result<Discovery> answer) { found = std::move(answer); });
+    loop_.RunPosted();
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->provisioning_requests, version == "v1");
+  }
+}
+
 TEST_F(ClientTest, DiscoveryFindsWhatAStartingServerServesButDoesNotListYet) {
   transport_.SetIntercept([](const HttpRequest& request) -> std::optional<Result<HttpResponse>> {
     if (request.target == "/apis") {

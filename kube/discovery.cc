@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the API server what it can do: the version, the list of groups, then the resources of the
-// four groups that matter, also of versions that the list doesn't name. One request after the
+// five groups that matter, also of versions that the list doesn't name. One request after the
 // other; runs once at start.
 #include <algorithm>
 #include <memory>
@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kScheduling = "scheduling.k8s.io";
 constexpr std::string_view kAdmission = "admissionregistration.k8s.io";
 constexpr std::string_view kDevices = "resource.k8s.io";
+constexpr std::string_view kAutoscaling = "autoscaling.x-k8s.io";
 constexpr std::pair<std::string_view, std::string_view> kKnown[] = {
     {kScheduling, "v1beta1"}, {kScheduling, "v1alpha2"},       {kAdmission, "v1"},
     {kDevices, "v1"},         {names::kKueueGroup, "v1beta2"}, {names::kKueueGroup, "v1beta1"},
@@ -48,7 +49,7 @@ struct Search : std::enable_shared_from_this<Search> {
       }
       for (const Json& group : (*answer)["groups"].AsArray()) {
         const std::string& name = group["name"].AsString();
-        if (name != kScheduling && name != kAdmission && name != kDevices &&
+        if (name != kScheduling && name != kAdmission && name != kDevices && name != kAutoscaling &&
             name != names::kKueueGroup) {
           continue;
         }
@@ -112,6 +113,9 @@ struct Search : std::enable_shared_from_this<Search> {
     if (group == kDevices && version == "v1") {
       found.devices = has("resourceslices") && has("deviceclasses") && has("resourceclaims") &&
                       has("resourceclaimtemplates");
+    }
+    if (group == kAutoscaling && version == "v1") {
+      found.provisioning_requests = has("provisioningrequests");
     }
     if (group == names::kKueueGroup) {
       found.kueue_versions.push_back(version);

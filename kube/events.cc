@@ -61,12 +61,14 @@ bool EventRecorder::Take(const std::string& object, Time now) {
 }
 
 void EventRecorder::Record(const ObjectReference& object, std::string_view type,
-                           std::string_view reason, std::string_view message, Time now) {
+                           std::string_view reason, std::string_view message, Time now,
+                           bool any_message) {
   const std::string text = Cut(message, kMaxMessage);
   const std::string object_key =
       object.kind + "/" + object.ns + "/" + object.name + "/" + object.uid;
   std::string key = object_key;
-  key.append("\n").append(type).append("\n").append(reason).append("\n").append(text);
+  key.append("\n").append(type).append("\n").append(reason).append("\n");
+  key.append(any_message ? "" : text);
   const auto found = series_.find(key);
   if (found != series_.end() && now - found->second.last < options_.coalesce) {
     Series& series = found->second;

@@ -42,9 +42,10 @@ class EventRecorder {
 
   EventRecorder(EventOptions options, Sink sink);
 
-  // `type` is "Normal" or "Warning"; the message is cut at 1,024 bytes.
+  // `type` is "Normal" or "Warning"; the message is cut at 1,024 bytes. `any_message`: events that
+  // differ by the message only are counted as equal ones; the first message stays.
   void Record(const ObjectReference& object, std::string_view type, std::string_view reason,
-              std::string_view message, Time now);
+              std::string_view message, Time now, bool any_message = false);
   // Writes the counts that are due. Call about every flush_interval.
   void Flush(Time now);
 

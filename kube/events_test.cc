@@ -54,6 +54,16 @@ TEST_F(EventsTest, AnEventIsSentToTheApiThatItsBodyIsWrittenIn) {
   EXPECT_EQ(requests_[0].resource.Path("team-a", ""), "/api/v1/namespaces/team-a/events");
 }
 
+TEST_F(EventsTest, EventsOfAnyMessageAreOneObject) {
+  for (const char* victim : {"a", "b", "c"}) {
+    recorder_.Record(job_, "Normal", "PreemptedWorkload", victim, now_, /*any_message=*/true);
+  }
+  const std::vector<Json> events = Stored();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0]["message"].AsString(), "a");
+  EXPECT_EQ(recorder_.Coalesced(), 2U);
+}
+
 TEST_F(EventsTest, EqualEventsAreCountedInOneObject) {
   for (int i = 0; i < 5; ++i) {
     Record("Pending", "needs 8 more nvidia.com/gpu");

@@ -23,6 +23,7 @@ enum class WatchEventType {
   kModified,
   kDeleted,   // `object` is the last state that is known
   kSynced,    // once: everything that existed has been delivered
+  kAbsent,    // once, before kSynced: nothing is served there (WatchOptions::optional)
   kRelisted,  // a later list is complete; its differences came before as Added/Modified/Deleted
 };
 

@@ -31,8 +31,8 @@ WatchItem Added(const std::string& name, const std::string& version) {
 std::string Text(const std::vector<UntypedWatchEvent>& events) {
   std::string out;
   for (const UntypedWatchEvent& event : events) {
-    static const char* const kNames[] = {"initial", "added",  "modified",
-                                         "deleted", "synced", "relisted"};
+    static const char* const kNames[] = {"initial", "added",  "modified", "deleted",
+                                         "synced",  "absent", "relisted"};
     out += kNames[static_cast<int>(event.type)];
     if (event.object != nullptr) {
       out += " " + *std::static_pointer_cast<const std::string>(event.object);

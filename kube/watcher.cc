@@ -183,8 +183,12 @@ class Watch::Driver : public std::enable_shared_from_this<Driver> {
   void OnPage(Result<Page> page) {
     request_ = 0;
     if (!page) {
-      NoteError(page.error(), "list");
+      const bool absent = Absent(page.error());
+      if (!absent) {
+        NoteError(page.error(), "list");
+      }
       Act(machine_.OnListError(page.error(), loop_.Now()));
+      TellAbsent(absent);
       return;
     }
     LogRefused(page->items);
@@ -265,10 +269,22 @@ class Watch::Driver : public std::enable_shared_from_this<Driver> {
     }
     Result<Json> decoded = DecodeAnswer(std::move(how));
     const Error error = decoded ? Error{ErrorCode::kInternal, "no watch", 0, {}} : decoded.error();
-    if (error.code != ErrorCode::kExpired && error.code != ErrorCode::kInvalid) {
+    const bool absent = Absent(error);
+    if (error.code != ErrorCode::kExpired && error.code != ErrorCode::kInvalid && !absent) {
       NoteError(error, "watch");
     }
     Act(machine_.OnWatchEnd(&error, loop_.Now()));
+    TellAbsent(absent);
+  }
+
+  [[nodiscard]] bool Absent(const Error& error) const {
+    return options_.optional && error.code == ErrorCode::kNotFound && !machine_.Synced();
+  }
+
+  void TellAbsent(bool absent) {
+    if (absent && !std::exchange(absent_told_, true)) {
+      Deliver({{WatchEventType::kAbsent, {}, nullptr, nullptr}});
+    }
   }
 
   void Deliver(const std::vector<UntypedWatchEvent>& events) {
@@ -309,6 +325,7 @@ class Watch::Driver : public std::enable_shared_from_this<Driver> {
   WatchMachine machine_;
   uint64_t generation_ = 0;
   RequestId request_ = 0;
+  bool absent_told_ = false;
   bool stopped_ = false;
   std::string last_error_;
 };

@@ -24,7 +24,8 @@ template <typename T>
 struct WatchEvent {
   WatchEventType type = WatchEventType::kAdded;
   api::ObjectKey key;
-  std::shared_ptr<const T> object;    // kDeleted: the last known state; null: kSynced, kRelisted
+  std::shared_ptr<const T>
+      object;  // kDeleted: the last known state; null: kSynced, kAbsent, kRelisted
   std::shared_ptr<const T> previous;  // kModified only
 };
 
@@ -32,6 +33,8 @@ struct WatchOptions {
   std::string ns;  // "" = all namespaces
   std::string label_selector;
   std::string field_selector;
+  // The resource may not be served, or not yet: said by kAbsent, and asked for again until it is.
+  bool optional = false;
   WatchLimits limits;
 };
 

@@ -42,7 +42,7 @@ class WatcherTest : public ::testing::Test {
                                [this](const WatchEvent<Thing>& event) { Note(event); });
   }
   void Note(const WatchEvent<Thing>& event) {
-    static const char* const kNames[] = {"+", "+", "~", "-", "synced", "relisted"};
+    static const char* const kNames[] = {"+", "+", "~", "-", "synced", "absent", "relisted"};
     log_ += kNames[static_cast<int>(event.type)];
     if (event.object != nullptr) {
       log_ += event.object->name + ":" + event.object->color;

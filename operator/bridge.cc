@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reconciler/job_kinds.h"
+
 namespace tutti {
 namespace {
 
@@ -104,6 +106,8 @@ std::string_view EventName(kube::WatchEventType type) {
       return "DELETED";
     case kube::WatchEventType::kSynced:
       return "SYNCED";
+    case kube::WatchEventType::kAbsent:
+      return "ABSENT";
     case kube::WatchEventType::kRelisted:
       return "RELISTED";
   }
@@ -131,6 +135,10 @@ storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row) {
 bool Record(const reconciler::MetricSample& sample, Metrics& metrics,
             const std::function<bool(const api::ObjectKey& local_queue)>& wanted) {
   if (sample.op == reconciler::MetricSample::Op::kRemove) {
+    if (const std::string_view cohort = LabelOf(sample, "cohort"); !cohort.empty()) {
+      metrics.RemoveCohort(cohort);
+      return true;
+    }
     if (const std::string_view queue = LabelOf(sample, "cluster_queue"); !queue.empty()) {
       metrics.RemoveClusterQueue(queue);
     }
@@ -216,6 +224,8 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
   reconciler::Options options;
   options.scheduler = config.scheduler && config.core;
   options.core = config.core;
+  options.job_kinds = reconciler::KindsFor(config.integrations.frameworks);
+  options.pods_stay_evicted = config.gates.Enabled("SkipReassignmentForPodOwnedWorkloads");
   options.label_keys_to_copy = config.integrations.label_keys_to_copy;
   if (config.gates.Enabled("CustomMetricLabels")) {
     const CustomLabels custom(config.metrics.custom_labels);
@@ -232,6 +242,20 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
       config.gates.Enabled("KueueDRARejectWorkloadsWhenDRADisabled");
   options.extended_resource_quota = config.gates.Enabled("KueueDRAIntegrationExtendedResource");
   options.device_mappings = config.device_mappings;
+  options.end_requests_on_eviction = config.gates.Enabled("CleanupProvisioningRequestsOnEviction");
+  options.reclaimable_pods = config.gates.Enabled("ReclaimablePods");
+  options.priority_boost = config.gates.Enabled("PriorityBoost");
+  options.preemption_gates = config.gates.Enabled("MultiKueueOrchestratedPreemption");
+  options.workload_slices = config.gates.Enabled("ElasticJobsViaWorkloadSlices");
+  options.detailed_reasons = config.gates.Enabled("UnadmittedWorkloadsObservability");
+  options.explicit_status = config.gates.Enabled("UnadmittedWorkloadsExplicitStatus");
+  options.rules = {
+      .priority_within_cohort = config.gates.Enabled("PrioritySortingWithinCohort"),
+      .ignore_undeclared =
+          config.resources.ignore_undeclared && config.gates.Enabled("QuotaCheckStrategy"),
+      .tell_bypassed =
+          options.explicit_status && config.gates.Enabled("SchedulingEquivalenceHashing"),
+  };
   switch (config.mode) {
     case Mode::kObserve:
       options.mode = reconciler::Mode::kObserve;

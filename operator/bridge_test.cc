@@ -67,6 +67,16 @@ TEST(BridgeTest, SeriesOfADeletedClusterQueueVanish) {
   EXPECT_THAT(metrics.Render(), testing::Not(testing::HasSubstr("cluster_queue=\"cq\"")));
 }
 
+TEST(BridgeTest, SeriesOfADeletedCohortVanishAndThoseOfItsClusterQueuesStay) {
+  Metrics metrics;
+  const auto none = [](const api::ObjectKey&) { return false; };
+  metrics.Add(Metric::kCohortSubtreeAdmitted, {"all", "high"});
+  metrics.Set(Metric::kNominalQuota, {"all", "cq", "default", "cpu"}, 4);
+  EXPECT_TRUE(Record({MetricSample::Op::kRemove, "", {{"cohort", "all"}}, 0}, metrics, none));
+  EXPECT_EQ(metrics.ValueForTest(Metric::kCohortSubtreeAdmitted, {"all", "high"}), 0);
+  EXPECT_EQ(metrics.ValueForTest(Metric::kNominalQuota, {"all", "cq", "default", "cpu"}), 4);
+}
+
 TEST(BridgeTest, SeriesOfADeletedLocalQueueVanishAndThoseOfItsClusterQueueStay) {
   Metrics metrics;
   const auto all = [](const api::ObjectKey&) { return true; };

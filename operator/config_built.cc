@@ -3,6 +3,7 @@
 #include <string>
 
 #include "operator/config_sections.h"
+#include "reconciler/job_kinds.h"
 
 namespace tutti {
 
@@ -14,16 +15,18 @@ void CheckBuilt(Section* root, Config* config) {
   };
   const auto& frameworks = config->integrations.frameworks;
   for (size_t at = 0; at < frameworks.size(); ++at) {
-    if (frameworks[at] != "batch/job") {
-      root->Report(
-          "integrations.frameworks[" + std::to_string(at) + "]",
-          "'" + frameworks[at] + "': not supported by this version; supported is batch/job");
+    const auto& built = reconciler::BuiltFrameworks();
+    if (std::find(built.begin(), built.end(), frameworks[at]) == built.end()) {
+      std::string list;
+      for (const std::string_view name : built) {
+        list += (list.empty() ? "" : ", ") + std::string(name);
+      }
+      root->Report("integrations.frameworks[" + std::to_string(at) + "]",
+                   "'" + frameworks[at] + "': not supported by this version; supported: " + list);
     }
   }
   refuse(!config->integrations.external_frameworks.empty(), "integrations.externalFrameworks",
          "external frameworks");
-  refuse(config->resources.ignore_undeclared, "resources.quotaCheckStrategy",
-         "ignoring undeclared resources");
   refuse(!config->tls_cipher_suites.empty(), "tls.cipherSuites", "a list of TLS cipher suites");
   refuse(!config->tls_curve_preferences.empty(), "tls.curvePreferences", "a list of TLS curves");
 

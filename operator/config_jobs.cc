@@ -61,7 +61,11 @@ void ReadWaitForPodsReady(Section* root, bool v1beta1, Config* config) {
                 "the v1beta2 configuration has no such field; to switch the feature off, "
                 "set the feature gate DisableWaitForPodsReady to true");
   }
-  wait.Span("timeout", milliseconds(1), &ready.timeout);
+  Duration timeout = Duration::zero();  // 0s is the default, as in Kueue
+  wait.Span("timeout", Duration::zero(), &timeout);
+  if (timeout > Duration::zero()) {
+    ready.timeout = timeout;
+  }
   ReadOptionalSpan(&wait, "recoveryTimeout", &ready.recovery_timeout);
   wait.Bool("blockAdmission", &ready.block_admission);
   Section strategy = wait.Sub("requeuingStrategy");

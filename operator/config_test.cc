@@ -27,6 +27,15 @@ Result<Config> Ours(const std::string& body) {
   return ParseConfig(kOurHead + body, {});
 }
 
+TEST(ConfigTest, AReadinessTimeoutOfZeroIsTheDefault) {
+  const auto config = ParseConfig(
+      "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+      "waitForPodsReady: {timeout: 0s}\n",
+      {});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->wait_for_pods_ready.timeout, minutes(30));
+}
+
 TEST(ConfigTest, EmptyTextGivesKueuesDefaults) {
   const auto config = ParseConfig("", {});
   ASSERT_TRUE(config) << config.error().message;
@@ -189,12 +198,10 @@ TEST(ConfigTest, ProblemsOfKueuesDocumentNameLinePathAndRemedy) {
        "did you mean 'Eviction'?"},
       {"waitForPodsReady: {requeuingStrategy: {backoffLimitCount: -1}}\n",
        "backoffLimitCount: must be between 0"},
-      {"integrations: {frameworks: [batch/job, pod]}\n",
-       "integrations.frameworks[1]: 'pod': not supported by this version"},
+      {"integrations: {frameworks: [batch/job, statefulset]}\n",
+       "integrations.frameworks[1]: 'statefulset': not supported by this version"},
       {"integrations: {externalFrameworks: [a.v1.b]}\n", "external frameworks: not supported"},
       {"multiKueue: {origin: me}\n", "multiKueue.origin: MultiKueue: not supported"},
-      {"resources: {quotaCheckStrategy: IgnoreUndeclared}\n",
-       "ignoring undeclared resources: not supported"},
       {"featureGates: {Nope: true}\n", "line 3: featureGates.Nope: unknown feature gate"},
       {"featureGates: {MultiKueue: true}\n",
        "featureGates.MultiKueue: not supported by this version"},

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class CoreWatches {
     reconciler::GangApi gang_api = reconciler::GangApi::kNone;  // kNone = no PodGroups
     bool devices = false;
     bool volumes = false;
+    std::vector<const reconciler::JobKind*> jobs = {};
   };
   // Starts everything. The core gets every object; `on_change` is called after each, and
   // `on_synced` once, when every kind has been listed. Ends with this object.
@@ -33,13 +35,22 @@ class CoreWatches {
 
   [[nodiscard]] int Expected() const { return expected_; }
   [[nodiscard]] int Synced() const { return synced_; }
+  // ProvisioningRequests and their PodTemplates: watched while the server has the kind, which may
+  // come and go. The core is told when all of them are known.
+  void SetProvisioning(bool served);
 
  private:
+  template <typename T, typename Handler>
+  std::unique_ptr<kube::Watch> MakeWatch(api::Resource resource, std::string label_selector,
+                                         Result<T> (*decode)(const Json&), Handler handler,
+                                         void (CoreWatches::*on_synced)(const std::string&));
   template <typename T, typename Handler>
   void Watch(api::Resource resource, Result<T> (*decode)(const Json&), Handler handler);
   template <typename T, typename Handler>
   void Watch(api::Kind kind, Result<T> (*decode)(const Json&), Handler handler);
+  void WatchJobs(const reconciler::JobKind& kind);
   void OnSynced(const std::string& kind);
+  void OnProvisioningSynced(const std::string& kind);
 
   kube::Client& client_;
   kube::Loop& loop_;
@@ -52,6 +63,9 @@ class CoreWatches {
   int synced_ = 0;
   bool started_ = false;
   std::vector<std::unique_ptr<kube::Watch>> watches_;
+  std::vector<std::unique_ptr<kube::Watch>> provisioning_;
+  std::optional<bool> provisioning_served_;
+  size_t provisioning_synced_ = 0;
 };
 
 }  // namespace tutti

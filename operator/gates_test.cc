@@ -36,7 +36,10 @@ TEST(GatesTest, SettingsAreTakenOrRefusedWithAReason) {
   };
   const std::vector<Case> cases = {
       {{{"DisableWaitForPodsReady", true}}, ""},
-      {{{"UnadmittedWorkloadsObservability", true}}, "not supported by this version"},
+      {{{"UnadmittedWorkloadsObservability", true}}, ""},
+      {{{"UnadmittedWorkloadsExplicitStatus", true}},
+       "depends on UnadmittedWorkloadsObservability"},
+      {{{"ConcurrentAdmission", true}}, "not supported by this version"},
       {{{"FlavorFungibility", true}}, ""},
       {{{"FlavorFungibility", false}}, "switching this off is not supported by this version"},
       {{{"MultiKueue", true}}, "featureGates.MultiKueue: not supported by this version"},

@@ -287,6 +287,7 @@ class Manager::Impl {
     }
     webhooks_->SetPodGroups(gang.api != reconciler::GangApi::kNone);
     StartWatches(options);
+    watches_->SetProvisioning(facts_.discovery.provisioning_requests);
     loop_.PostAt(loop_.Now() + kOfferInterval, [this] { CheckOffer(); });
     if (options_.config.leader_election.enabled) {
       StartElection();
@@ -299,7 +300,7 @@ class Manager::Impl {
   void StartWatches(const reconciler::Options& options) {
     watches_.emplace(
         *client_, loop_, metrics_, *core_,
-        CoreWatches::Kinds{options.gang_api, options.devices, options.volumes},
+        CoreWatches::Kinds{options.gang_api, options.devices, options.volumes, options.job_kinds},
         [this] { ScheduleStep(); }, [this] { OnSynced(); });
     loop_.PostAt(loop_.Now() + options_.config.cache_sync_timeout, [this] {
       if (!ready_ && !stopping_) {
@@ -517,6 +518,7 @@ class Manager::Impl {
     if (!found || stopping_) {
       return;
     }
+    watches_->SetProvisioning(found->provisioning_requests);
     ServerFacts facts = facts_;
     facts.discovery = *found;
     facts.join_policy = join_policy;
@@ -637,7 +639,8 @@ class Manager::Impl {
     for (const reconciler::EventRecord& event : output.events) {
       events_->Record(
           {event.api_version, event.kind, event.object.ns, event.object.name, event.uid, ""},
-          event.warning ? "Warning" : "Normal", event.reason, event.message, loop_.Now());
+          event.warning ? "Warning" : "Normal", event.reason, event.message, loop_.Now(),
+          event.any_message);
     }
   }
 
@@ -675,7 +678,7 @@ class Manager::Impl {
     ledger_seen_ = RecordLedger(ledger_->stats(), ledger_seen_, metrics_);
     if (core_.has_value()) {
       const reconciler::World& world = core_->world();
-      metrics_.Set(Metric::kObjects, {"jobs"}, static_cast<double>(world.jobs.Size()));
+      metrics_.Set(Metric::kObjects, {"jobs"}, static_cast<double>(world.CountJobs()));
       metrics_.Set(Metric::kObjects, {"pods"}, static_cast<double>(world.pods.Size()));
       metrics_.Set(Metric::kObjects, {"workloads"}, static_cast<double>(world.workloads.Size()));
       const std::string problem = core_->SanityCheck();

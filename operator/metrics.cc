@@ -360,6 +360,14 @@ void Metrics::RemoveLocalQueue(const api::ObjectKey& key) {
   });
 }
 
+void Metrics::RemoveCohort(std::string_view name) {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->RemoveIf([name](const MetricInfo& info, const std::vector<std::string>& values) {
+    return !info.labels.empty() && info.labels[0] == "cohort" && values[0] == name &&
+           (info.labels.size() < 2 || info.labels[1] != "cluster_queue");
+  });
+}
+
 void Metrics::SetRole(std::string_view role) {
   const std::scoped_lock lock(impl_->mutex);
   if (impl_->role == role) {

@@ -66,6 +66,14 @@ enum class Metric {
   kLendingLimit,
   kLocalQueueResourceReservation,  // name, namespace, flavor, resource
   kLocalQueueResourceUsage,
+  kResourcePending,                // cluster_queue, resource
+  kUnadmittedWorkloads,            // cluster_queue, reason, underlying_cause
+  kLocalQueueUnadmittedWorkloads,  // name, namespace, cluster_queue, reason, underlying_cause
+  kReplacedWorkloadSlices,         // cluster_queue
+  kCohortSubtreeQuota,             // cohort, flavor, resource
+  kCohortSubtreeReservations,      // cohort, flavor, resource
+  kCohortSubtreeActive,            // cohort
+  kCohortSubtreeAdmitted,          // cohort, priority_class
   // ours
   kApiWrites,        // verb, resource, code
   kApiWriteSeconds,  // verb
@@ -153,6 +161,8 @@ class Metrics {
   // Every series of a ClusterQueue, a LocalQueue.
   void RemoveClusterQueue(std::string_view name);
   void RemoveLocalQueue(const api::ObjectKey& key);
+  // Those about the Cohort itself; what is said of its ClusterQueues stays.
+  void RemoveCohort(std::string_view name);
 
   // leader, follower or standalone. Gauges of the role before are dropped, counters stay.
   void SetRole(std::string_view role);

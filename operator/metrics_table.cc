@@ -159,6 +159,27 @@ std::vector<MetricInfo> Build() {
         lq_resource, "Amount reserved, per LocalQueue (metrics.enableClusterQueueResources).");
   kueue(Metric::kLocalQueueResourceUsage, "kueue_local_queue_resource_usage", kGauge, lq_resource,
         "Amount used by admitted workloads, per LocalQueue (metrics.enableClusterQueueResources).");
+  kueue(Metric::kResourcePending, "kueue_cluster_queue_resource_pending", kGauge,
+        {"cluster_queue", "resource"},
+        "Amount that waiting workloads ask for (metrics.enableClusterQueueResources).");
+  kueue(Metric::kUnadmittedWorkloads, "kueue_unadmitted_workloads", kGauge,
+        {"cluster_queue", "reason", "underlying_cause"},
+        "Workloads that aren't admitted, by the reasons of their conditions Admitted and "
+        "QuotaReserved; gate UnadmittedWorkloadsObservability only.");
+  kueue(Metric::kLocalQueueUnadmittedWorkloads, "kueue_local_queue_unadmitted_workloads", kGauge,
+        {"name", "namespace", "cluster_queue", "reason", "underlying_cause"},
+        "As kueue_unadmitted_workloads, per LocalQueue.");
+  kueue(Metric::kReplacedWorkloadSlices, "kueue_replaced_workload_slices_total", kCounter, cq,
+        "Workload slices of elastic jobs that a larger one has replaced.");
+  kueue(Metric::kCohortSubtreeQuota, "kueue_cohort_subtree_quota", kGauge,
+        {"cohort", "flavor", "resource"},
+        "Quota of a Cohort and all below it, less what these keep for themselves.");
+  kueue(Metric::kCohortSubtreeReservations, "kueue_cohort_subtree_resource_reservations", kGauge,
+        {"cohort", "flavor", "resource"}, "Amount reserved by all ClusterQueues below a Cohort.");
+  kueue(Metric::kCohortSubtreeActive, "kueue_cohort_subtree_admitted_active_workloads", kGauge,
+        {"cohort"}, "Admitted workloads that have not ended, of all ClusterQueues below a Cohort.");
+  kueue(Metric::kCohortSubtreeAdmitted, "kueue_cohort_subtree_admitted_workloads_total", kCounter,
+        {"cohort", "priority_class"}, "Workloads admitted in ClusterQueues below a Cohort.");
 
   ours(Metric::kApiWrites, "tutti_api_writes_total", kCounter, {"verb", "resource", "code"},
        "Writes sent to the API server; code is the HTTP status, 0 without an answer.");
@@ -259,19 +280,9 @@ std::string MetricsMarkdown() {
 
 const std::vector<MissingMetric>& MissingMetrics() {
   constexpr std::string_view kMulti = "MultiKueue";
-  constexpr std::string_view kReasons = "gate UnadmittedWorkloadsObservability";
-  constexpr std::string_view kSums = "not summed up here; the ClusterQueues' metrics give it";
   static const std::vector<MissingMetric> missing = {
       {"kueue_admission_cycle_preemption_skips", "cycles are repeated in memory"},
-      {"kueue_cluster_queue_resource_pending", "requests of waiting workloads are not summed up"},
-      {"kueue_cohort_subtree_admitted_active_workloads", kSums},
-      {"kueue_cohort_subtree_admitted_workloads_total", kSums},
-      {"kueue_cohort_subtree_quota", kSums},
-      {"kueue_cohort_subtree_resource_reservations", kSums},
-      {"kueue_local_queue_unadmitted_workloads", kReasons},
       {"kueue_pod_scheduling_gate_removal_seconds", "plain pods"},
-      {"kueue_replaced_workload_slices_total", "elastic jobs"},
-      {"kueue_unadmitted_workloads", kReasons},
       {"multikueue_workloads_admitted_total", kMulti},
       {"multikueue_workloads_dispatched_total", kMulti},
   };

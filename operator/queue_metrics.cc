@@ -134,7 +134,70 @@ void QueueMetrics::SetAdmitted(const reconciler::World& world, Metrics& metrics)
   }
 }
 
-void QueueMetrics::SetCohorts(const reconciler::World& world, Metrics& metrics) {
+// By the reasons that their conditions name, or would if nobody has said anything yet.
+void QueueMetrics::SetUnadmitted(const reconciler::World& world, Metrics& metrics) {
+  std::map<std::vector<std::string>, int64_t> of_cluster_queue;
+  std::map<std::vector<std::string>, int64_t> of_local_queue;
+  for (const auto& [key, workload] : world.workloads.All()) {
+    if (workload->Admitted() || workload->Finished() || workload->meta.deleted.has_value()) {
+      continue;
+    }
+    const auto local = world.local_queues.Find({key.ns, workload->queue_name});
+    if (local == nullptr) {
+      continue;
+    }
+    const api::Condition* admitted = api::FindCondition(workload->status.conditions, "Admitted");
+    const api::Condition* reserved =
+        api::FindCondition(workload->status.conditions, "QuotaReserved");
+    const std::string reason = admitted == nullptr ? "NoReservation" : admitted->reason;
+    const std::string cause = reserved == nullptr          ? "PendingEvaluation"
+                              : reserved->status == "True" ? ""
+                                                           : reserved->reason;
+    ++of_cluster_queue[{local->cluster_queue, reason, cause}];
+    ++of_local_queue[{local->meta.name, key.ns, local->cluster_queue, reason, cause}];
+  }
+  for (const auto& [labels, count] : of_cluster_queue) {
+    Set(Metric::kUnadmittedWorkloads, labels, static_cast<double>(count), metrics);
+  }
+  for (const auto& [labels, count] : of_local_queue) {
+    if (Wants(world, {labels[1], labels[0]})) {
+      Set(Metric::kLocalQueueUnadmittedWorkloads, labels, static_cast<double>(count), metrics);
+    }
+  }
+}
+
+// Kueue's series about a Cohort end with its object, and come back when something changes below the
+// name.
+bool QueueMetrics::IsSilent(const std::string& cohort, bool exists,
+                            const engine::CohortReport& report) {
+  const bool existed = cohort_objects_.erase(cohort) > 0;
+  if (exists) {
+    cohort_objects_.insert(cohort);
+    deleted_cohorts_.erase(cohort);
+    return false;
+  }
+  std::string numbers = std::to_string(report.admitted);
+  for (const engine::FlavorUsage& usage : report.usage) {
+    numbers += "|" + usage.flavor + "/" + usage.resource + "=" + std::to_string(usage.reserved) +
+               "/" + std::to_string(usage.nominal);
+  }
+  if (existed) {
+    deleted_cohorts_[cohort] = std::move(numbers);
+    return true;
+  }
+  const auto deleted = deleted_cohorts_.find(cohort);
+  if (deleted == deleted_cohorts_.end()) {
+    return false;
+  }
+  if (deleted->second == numbers) {
+    return true;
+  }
+  deleted_cohorts_.erase(deleted);
+  return false;
+}
+
+void QueueMetrics::SetCohorts(const reconciler::World& world, const engine::Engine& engine,
+                              Metrics& metrics) {
   std::set<std::string> names;  // a cohort that is only named exists too
   for (const auto& [key, cohort] : world.cohorts.All()) {
     names.insert(key.name);
@@ -145,10 +208,35 @@ void QueueMetrics::SetCohorts(const reconciler::World& world, Metrics& metrics) 
   }
   names.erase("");
   for (const std::string& name : names) {
-    const auto cohort = world.cohorts.Find({"", name});
-    Set(Metric::kCohortInfo, {name, cohort == nullptr ? "" : cohort->parent, RootOf(world, name)},
-        1, metrics);
+    if (cohorts_) {
+      const auto cohort = world.cohorts.Find({"", name});
+      Set(Metric::kCohortInfo, {name, cohort == nullptr ? "" : cohort->parent, RootOf(world, name)},
+          1, metrics);
+    }
+    const engine::CohortReport report = engine.ReportCohort(name);
+    if (IsSilent(name, world.cohorts.Find({"", name}) != nullptr, report)) {
+      continue;
+    }
+    Set(Metric::kCohortSubtreeActive, {name}, report.admitted, metrics);
+    for (const engine::FlavorUsage& usage : report.usage) {
+      const std::vector<std::string> labels{name, usage.flavor, usage.resource};
+      if (usage.nominal > 0) {
+        Set(Metric::kCohortSubtreeQuota, labels, Exported(usage.resource, usage.nominal), metrics);
+      }
+      if (usage.reserved > 0) {
+        Set(Metric::kCohortSubtreeReservations, labels, Exported(usage.resource, usage.reserved),
+            metrics);
+      }
+    }
   }
+  for (const std::string& gone : named_cohorts_) {
+    if (names.count(gone) == 0) {
+      metrics.RemoveCohort(gone);
+      cohort_objects_.erase(gone);
+      deleted_cohorts_.erase(gone);
+    }
+  }
+  named_cohorts_ = std::move(names);
 }
 
 void QueueMetrics::ForgetLocalQueues(const reconciler::World& world, Metrics& metrics) {
@@ -179,6 +267,9 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     }
     if (config_.cluster_queue_resources) {
       Quotas(*queue, report, metrics);
+      for (const auto& [resource, amount] : engine.PendingRequests(key.name)) {
+        Set(Metric::kResourcePending, {key.name, resource}, Exported(resource, amount), metrics);
+      }
     }
   }
   for (const auto& [key, cohort] : world.cohorts.All()) {
@@ -193,12 +284,10 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     const engine::QueueReport report = engine.ReportLocal(key);
     const bool active =
         engine.Health(queue->cluster_queue).active && queue->stop_policy == api::StopPolicy::kNone;
-    const auto parent = world.cluster_queues.Find({"", queue->cluster_queue});
-    const bool parks = scheduler_ && parent != nullptr && !parent->strict_fifo;
-    const int32_t parked = active && !parks ? 0 : report.pending;
-    Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "active"}, report.pending - parked,
+    Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "active"},
+        report.pending - report.parked, metrics);
+    Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "inadmissible"}, report.parked,
         metrics);
-    Set(Metric::kLocalQueuePendingWorkloads, {key.name, key.ns, "inadmissible"}, parked, metrics);
     Set(Metric::kLocalQueueReservingActiveWorkloads, {key.name, key.ns}, report.reserving, metrics);
     Set(Metric::kLocalQueueAdmittedActiveWorkloads, {key.name, key.ns}, report.admitted, metrics);
     for (const char* state : {"True", "False", "Unknown"}) {
@@ -221,9 +310,10 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
   }
   SetFinished(world, metrics);
   SetAdmitted(world, metrics);
-  if (cohorts_) {
-    SetCohorts(world, metrics);
+  if (reasons_) {
+    SetUnadmitted(world, metrics);
   }
+  SetCohorts(world, engine, metrics);
   ForgetLocalQueues(world, metrics);
   for (const Series& series : known_) {
     if (present_.count(series) == 0) {

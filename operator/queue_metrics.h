@@ -3,6 +3,7 @@
 // quota and usage of ClusterQueues, counts of LocalQueues. Loop thread only.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ class QueueMetrics {
         custom_(config.gates.Enabled("CustomMetricLabels") ? config.metrics.custom_labels
                                                            : std::vector<CustomLabel>()),
         cohorts_(config.gates.Enabled("MetricsForCohorts")),
-        scheduler_(config.scheduler) {}
+        reasons_(config.gates.Enabled("UnadmittedWorkloadsObservability")) {}
 
   [[nodiscard]] const CustomLabels& custom_labels() const { return custom_; }
   // What the objects have for the custom labels; before anything is counted for them.
@@ -47,17 +48,23 @@ class QueueMetrics {
   void SetFinished(const reconciler::World& world, Metrics& metrics);
   // Admitted workloads by the custom labels of workloads.
   void SetAdmitted(const reconciler::World& world, Metrics& metrics);
-  void SetCohorts(const reconciler::World& world, Metrics& metrics);
+  bool IsSilent(const std::string& cohort, bool exists, const engine::CohortReport& report);
+  void SetUnadmitted(const reconciler::World& world, Metrics& metrics);
+  void SetCohorts(const reconciler::World& world, const engine::Engine& engine, Metrics& metrics);
   // What is counted, rather than set, of LocalQueues that are gone.
   void ForgetLocalQueues(const reconciler::World& world, Metrics& metrics);
 
   const Config::MetricsSection config_;
   const CustomLabels custom_;
   const bool cohorts_;
-  const bool scheduler_;
+  const bool reasons_;
   std::set<Series> known_;    // of the update before
   std::set<Series> present_;  // of the one under way
   std::set<api::ObjectKey> local_queues_;
+  std::set<std::string> named_cohorts_;
+  std::set<std::string> cohort_objects_;
+  // Cohorts whose object was deleted while somebody still names them, and their numbers then.
+  std::map<std::string, std::string> deleted_cohorts_;
 };
 
 }  // namespace tutti

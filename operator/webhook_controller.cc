@@ -45,8 +45,15 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
       rules.others_may_resume = true;
     }
     rules.manage_jobs_without_queue_name = config.manage_jobs_without_queue_name;
+    const auto uses = [&](std::string_view framework) {
+      const auto& used = config.integrations.frameworks;
+      return std::find(used.begin(), used.end(), framework) != used.end();
+    };
+    rules.pods = uses("pod");
+    rules.deployments = uses("deployment");
     rules.partial_admission = config.gates.Enabled("PartialAdmission");
     rules.elastic_jobs = config.gates.Enabled("ElasticJobsViaWorkloadSlices");
+    rules.priority_boost = config.gates.Enabled("PriorityBoost");
     rules.own_user =
         "system:serviceaccount:" + config.ns + ":" + std::string(names::kServiceAccount);
   }

@@ -18,11 +18,15 @@ namespace tutti::webhooks {
 struct Rules {
   std::string own_user;  // system:serviceaccount:<namespace>:<name>
   bool manage_jobs_without_queue_name = false;
-  bool pod_groups = false;  // the server knows spec.schedulingGroup
+  bool pods = false;         // framework pod: pods are queued by themselves
+  bool deployments = false;  // framework deployment
+  bool pod_groups = false;   // the server knows spec.schedulingGroup
   // Gate PartialAdmission; off: minCount is taken out of new Workloads.
   bool partial_admission = false;
   // Gate ElasticJobsViaWorkloadSlices: a pod set may shrink while quota is reserved.
   bool elastic_jobs = false;
+  // Gate PriorityBoost: the annotation kueue.x-k8s.io/priority-boost must be a number.
+  bool priority_boost = false;
   // Whether the namespace has a LocalQueue named "default"; thread-safe. Not set = never.
   std::function<bool(const std::string& ns)> has_default_queue;
   // Updates come to the validating webhook only (Kueue's configurations): somebody who resumes a
@@ -62,7 +66,10 @@ Result<Json> Answer(std::string_view path, const Json& review, const Rules& rule
 // The single rules, for tests and for the dispatcher.
 Verdict MutateJob(const Request& request, const Rules& rules);
 Verdict ValidateJob(const Request& request, const Rules& rules);
-Verdict MutatePod(const Request& request, const Rules& rules);
+Verdict MutatePod(const Request& request, const Rules& rules);  // also: join the PodGroup
+Verdict ValidatePod(const Request& request, const Rules& rules);
+Verdict MutateDeployment(const Request& request, const Rules& rules);
+Verdict ValidateDeployment(const Request& request, const Rules& rules);
 Verdict MutateWorkload(const Request& request, const Rules& rules);
 Verdict MutateWithFinalizer(const Request& request,
                             const Rules& rules);  // ClusterQueue, ResourceFlavor

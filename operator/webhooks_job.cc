@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules for batch/v1 Job and for pods: hold, keep held, join the group; what labels may say.
+// Rules for batch/v1 Job: hold, keep held; what labels may say.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -7,57 +7,15 @@
 #include "base/names.h"
 #include "operator/syntax.h"
 #include "operator/webhooks.h"
+#include "operator/webhooks_common.h"
 
 namespace tutti::webhooks {
 namespace {
 
 constexpr std::string_view kEqualCompletions = "kueue.x-k8s.io/job-completions-equal-parallelism";
 
-const std::string& Label(const Json& object, std::string_view key) {
-  return object["metadata"]["labels"][key].AsString();
-}
-
-const std::string& Annotation(const Json& object, std::string_view key) {
-  return object["metadata"]["annotations"][key].AsString();
-}
-
-bool Has(const Json& object, const char* map, std::string_view key) {
-  return object["metadata"][map].Has(key);
-}
-
 bool Suspended(const Json& job) {
   return job["spec"]["suspend"].AsBool();
-}
-
-Json Operation(const char* op, const std::string& path, Json value) {
-  return Json::Obj({{"op", op}, {"path", path}, {"value", std::move(value)}});
-}
-
-// "a/b~c" as a part of a JSON pointer.
-std::string Escape(std::string_view key) {
-  std::string out;
-  for (const char c : key) {
-    out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  }
-  return out;
-}
-
-// A number of 1 and more; nothing for anything else.
-std::optional<int64_t> Positive(const std::string& text) {
-  if (text.empty() || text.size() > 18 ||
-      text.find_first_not_of("0123456789") != std::string::npos) {
-    return std::nullopt;
-  }
-  const int64_t value = std::stoll(text);
-  return value > 0 ? std::optional<int64_t>(value) : std::nullopt;
-}
-
-bool Manages(const Rules& rules, const std::string& ns) {
-  return !rules.manages || rules.manages(ns);
-}
-
-std::string Field(const char* map, std::string_view key) {
-  return "metadata." + std::string(map) + "[" + std::string(key) + "]: ";
 }
 
 const std::string& PrebuiltName(const Json& job) {
@@ -282,18 +240,6 @@ Verdict ValidateJob(const Request& request, const Rules& rules) {
     return {};
   }
   return {JobCheck(request, rules).Run(), {}};
-}
-
-Verdict MutatePod(const Request& request, const Rules& rules) {
-  Verdict verdict;
-  const Json& pod = *request.object;
-  const std::string& group = Label(pod, names::kPodGroupLabel);
-  if (rules.pod_groups && !request.IsUpdate() && !group.empty() &&
-      !pod["spec"].Has("schedulingGroup")) {
-    verdict.patch.Push(
-        Operation("add", "/spec/schedulingGroup", Json::Obj({{"podGroupName", group}})));
-  }
-  return verdict;
 }
 
 }  // namespace tutti::webhooks

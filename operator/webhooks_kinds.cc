@@ -4,6 +4,8 @@
 // (`problem`) comes first; here is what they don't look at because it doesn't disturb decisions,
 // and what an update may not change.
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <map>
 #include <set>
 
@@ -459,6 +461,27 @@ Verdict ValidateResourceFlavor(const Request& request, const Rules& /*rules*/) {
   return verdict;
 }
 
+namespace {
+
+// KEP-7990: the annotation is there with a number or not at all.
+void CheckBoost(const Json& workload, Problems* problems) {
+  const Json* value = workload["metadata"]["annotations"].Find(names::kPriorityBoostAnnotation);
+  if (value == nullptr) {
+    return;
+  }
+  const std::string& text = value->AsString();
+  const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  int32_t boost = 0;
+  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), boost);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    problems->push_back(
+        "metadata.annotations[" + std::string(names::kPriorityBoostAnnotation) + "]: \"" + text +
+        "\" must be a valid signed integer of 32 bits; use \"0\" " + "for none, or remove it");
+  }
+}
+
+}  // namespace
+
 Verdict ValidateWorkload(const Request& request, const Rules& rules) {
   Verdict verdict;
   if (BeingDeleted(request)) {
@@ -470,6 +493,9 @@ Verdict ValidateWorkload(const Request& request, const Rules& rules) {
   AddProblem(decoded ? decoded->problem : decoded.error().message, &problems);
   CheckPodSets(workload, &problems);
   CheckGates(request, &problems);
+  if (rules.priority_boost) {
+    CheckBoost(workload, &problems);
+  }
   CheckAdmission(workload, *request.old_object, &problems);
   CheckReclaimable(workload, &problems);
   CheckPodSetUpdates(workload, &problems);

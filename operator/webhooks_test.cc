@@ -127,6 +127,77 @@ TEST(WebhooksTest, HeldJobsStayHeldUnlessWeResumeThem) {
   EXPECT_EQ(PatchOf(Ask("/mutate-batch-v1-job", {"UPDATE", unlabelled, plain_held})), "");
 }
 
+Rules PodRules() {
+  Rules rules = OurRules();
+  rules.pods = true;
+  rules.deployments = true;
+  return rules;
+}
+
+TEST(WebhooksTest, QueuedPodsAreHeldAndSayTheirRole) {
+  const Json pod = P(
+      R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"containers":[{"name":"c"}]}})");
+  const std::string patch = PatchOf(Ask("/mutate--v1-pod", {"CREATE", pod, {}}, PodRules()));
+  for (
+      const char* part :
+      {R"({"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1managed","value":"true"})",
+       R"({"op":"add","path":"/metadata/finalizers","value":["kueue.x-k8s.io/managed"]})",
+       R"({"op":"add","path":"/spec/schedulingGates","value":[{"name":"kueue.x-k8s.io/admission"}]})",
+       R"("path":"/metadata/annotations/kueue.x-k8s.io~1role-hash")"}) {
+    EXPECT_THAT(patch, testing::HasSubstr(part));
+  }
+  EXPECT_EQ(PatchOf(Ask("/mutate--v1-pod", {"CREATE", pod, {}}, OurRules())), "");
+  EXPECT_EQ(PatchOf(Ask("/mutate--v1-pod", {"CREATE", P(R"({"metadata":{},"spec":{}})"), {}},
+                        PodRules())),
+            "");
+}
+
+TEST(WebhooksTest, PodsOfJobsAreLeftAlone) {
+  const Json pod = P(
+      R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"},"ownerReferences":[{"kind":"Job","apiVersion":"batch/v1","controller":true}]},"spec":{}})");
+  EXPECT_EQ(PatchOf(Ask("/mutate--v1-pod", {"CREATE", pod, {}}, PodRules())), "");
+}
+
+TEST(WebhooksTest, PodGroupsSayTheirSize) {
+  const auto problems = [](const char* metadata) {
+    return DenialOf(Ask("/validate--v1-pod",
+                        {"CREATE", P(std::string(R"({"metadata":)") + metadata + "}"), {}},
+                        PodRules()));
+  };
+  EXPECT_EQ(problems(R"({"labels":{"kueue.x-k8s.io/pod-group-name":"g"},)"
+                     R"("annotations":{"kueue.x-k8s.io/pod-group-total-count":"2"}})"),
+            "");
+  EXPECT_THAT(problems(R"({"labels":{"kueue.x-k8s.io/pod-group-name":"g"}})"),
+              testing::HasSubstr("pod-group-total-count]: must be set"));
+  EXPECT_THAT(problems(R"({"annotations":{"kueue.x-k8s.io/pod-group-total-count":"2"}})"),
+              testing::HasSubstr("pod-group-name]: must be set"));
+  EXPECT_THAT(problems(R"({"labels":{"kueue.x-k8s.io/pod-group-name":"g"},)"
+                       R"("annotations":{"kueue.x-k8s.io/pod-group-total-count":"0"}})"),
+              testing::HasSubstr("greater than 0"));
+  EXPECT_THAT(problems(R"({"labels":{"kueue.x-k8s.io/managed":"yes"}})"),
+              testing::HasSubstr("can only be \"true\""));
+}
+
+TEST(WebhooksTest, ADeploymentHandsItsQueueToItsPods) {
+  const Json deployment = P(
+      R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{"template":{"metadata":{"labels":{"app":"x"}}}}})");
+  const std::string patch =
+      PatchOf(Ask("/mutate-apps-v1-deployment", {"CREATE", deployment, {}}, PodRules()));
+  for (
+      const char* part :
+      {R"({"op":"add","path":"/spec/template/metadata/annotations/kueue.x-k8s.io~1pod-suspending-parent","value":"deployment"})",
+       R"({"op":"add","path":"/spec/template/metadata/labels/kueue.x-k8s.io~1queue-name","value":"q"})",
+       R"({"op":"add","path":"/spec/template/metadata/labels/kueue.x-k8s.io~1managed","value":"true"})"}) {
+    EXPECT_THAT(patch, testing::HasSubstr(part));
+  }
+  const Json running = P(
+      R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":{},"status":{"readyReplicas":1}})");
+  const Json moved =
+      P(R"({"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}},"spec":{}})");
+  EXPECT_THAT(DenialOf(Ask("/validate-apps-v1-deployment", {"UPDATE", moved, running}, PodRules())),
+              testing::HasSubstr("scale to 0 first"));
+}
+
 TEST(WebhooksTest, LabelledPodsJoinTheirGroup) {
   const Json pod = P(R"({"metadata":{"labels":{"tutti.dev/pod-group":"g1"}},"spec":{}})");
   EXPECT_EQ(PatchOf(Ask("/mutate--v1-pod", {"CREATE", pod, {}})),
@@ -564,6 +635,27 @@ TEST(WebhooksTest, ElasticWorkloadsMayShrinkWhileReserved) {
   EXPECT_EQ(DenialOf(Ask(path, {"UPDATE", of(1, "[]"), of(1, kOne)}, elastic)), "");
   EXPECT_THAT(DenialOf(Ask(path, {"UPDATE", of(2, "[]"), of(2, kOne)}, elastic)),
               testing::HasSubstr("cannot become smaller"));
+}
+
+TEST(WebhooksTest, APriorityBoostIsANumberWhereItCounts) {
+  const std::string path = "/validate-kueue-x-k8s-io-v1beta2-workload";
+  const auto boosted = [](const char* boost) {
+    Json workload = Workload(kMain);
+    workload.At("metadata")
+        .Set("annotations", Json::Obj({{"kueue.x-k8s.io/priority-boost", boost}}));
+    return workload;
+  };
+  Rules rules = OurRules();
+  rules.priority_boost = true;
+  for (const char* good : {"0", "100", "-5", "+7"}) {
+    EXPECT_EQ(DenialOf(Ask(path, {"CREATE", boosted(good), {}}, rules)), "") << good;
+  }
+  for (const char* bad : {"", "high", "1.5", "3000000000", "1 "}) {
+    EXPECT_THAT(DenialOf(Ask(path, {"CREATE", boosted(bad), {}}, rules)),
+                testing::HasSubstr("must be a valid signed integer"))
+        << bad;
+  }
+  EXPECT_EQ(DenialOf(Ask(path, {"CREATE", boosted("high"), {}})), "") << "it doesn't count here";
 }
 
 TEST(WebhooksTest, AReservationWithoutAdmissionCanBeRepairedButNotMade) {

@@ -5,13 +5,13 @@
 #include <chrono>
 #include <map>
 
+#include "base/names.h"
 #include "reconciler/workload_writes.h"
 
 namespace tutti::reconciler {
 namespace {
 
 constexpr std::string_view kMultiKueueController = "kueue.x-k8s.io/multikueue";
-constexpr std::string_view kProvisioningController = "kueue.x-k8s.io/provisioning-request";
 
 std::set<std::string> FlavorsOf(const api::ClusterQueue& queue) {
   std::set<std::string> flavors;
@@ -210,7 +210,7 @@ std::pair<std::string, std::string> ChecksProblem(const api::ClusterQueue& queue
       if (per_flavor.contains(name)) {
         multikueue_per_flavor.push_back(name);
       }
-    } else if (check->controller == kProvisioningController) {
+    } else if (check->controller == names::kProvisioningController) {
       provisioning.push_back(name);
     }
   }

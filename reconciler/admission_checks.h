@@ -43,13 +43,7 @@ bool SyncChecks(std::vector<api::AdmissionCheckState>& checks,
 // requeueAfterSeconds; nullopt = not at all.
 [[nodiscard]] std::optional<Time> RetryAt(const api::WorkloadStatus& status, Time now);
 
-// What ready checks want added to the pods of one pod set at its start.
-struct CheckUpdates {
-  api::StringMap labels;
-  api::StringMap annotations;
-  api::StringMap node_selector;
-  std::vector<api::Toleration> tolerations;
-};
+// What ready checks want added to the pods of a pod set.
 // kInvalid, with the field and the check, when two checks want different values for one key.
 Result<CheckUpdates> UpdatesFor(const api::WorkloadStatus& status, std::string_view pod_set);
 

@@ -13,10 +13,17 @@ namespace {
 
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100);
 constexpr Duration kLastRetry = std::chrono::seconds(30);
+constexpr Duration kCollectConfig = std::chrono::milliseconds(500);
 // Forgotten shapes that may pile up before they are swept out.
 constexpr size_t kShapesKept = 1000;
 // So often an admission whose write may have been carried out is tried again before it is given up.
 constexpr int kAdmissionTries = 4;
+
+// Of the condition QuotaReserved: waits for the pods of others (blockAdmission).
+bool IsToldToWait(const api::Condition* reserved) {
+  return reserved != nullptr &&
+         (reserved->reason == reason::kWaiting || reserved->reason == reason::kWaitingForPodsReady);
+}
 
 bool Refused(ErrorCode code) {
   return code == ErrorCode::kInvalid || code == ErrorCode::kForbidden;
@@ -52,12 +59,14 @@ Core::Core(Options options)
     : options_(std::move(options)),
       engine_(engine::MakeEngine()),
       device_quota_(options_.device_mappings, options_.extended_resource_quota) {
+  world_.kinds = options_.job_kinds;
   engine_->capacity().SetDevicesKnown(options_.devices);
   engine_->capacity().Volumes().SetKnown(options_.volumes);
   engine_->SetPartialAdmission(true);  // StartJob starts as many pods as were admitted
   engine_->SetFairSharing(options_.fair_sharing);
   engine_->SetAdmissionFairSharing(options_.admission_fair_sharing);
   engine_->SetPinning(options_.steering == Steering::kNodeSelector);
+  engine_->SetRules(options_.rules);
 }
 Core::~Core() = default;
 
@@ -88,17 +97,23 @@ void Core::DirtyQueue(const std::string& cluster_queue) {
 
 // What a ClusterQueue uses counts in the shares of all Cohorts above it.
 void Core::DirtyCohortsAbove(const std::string& cluster_queue) {
+  for (const std::string& name : CohortsAbove(cluster_queue)) {
+    if (world_.cohorts.Find({"", name}) != nullptr) {  // else there is nothing to write to
+      dirty_queues_.insert("Cohort/" + name);
+    }
+  }
+}
+
+std::vector<std::string> Core::CohortsAbove(const std::string& cluster_queue) const {
+  std::vector<std::string> names;
   const auto queue = world_.cluster_queues.Find({"", cluster_queue});
   std::string name = queue != nullptr ? queue->cohort : "";
-  std::set<std::string> seen;  // parents may form a cycle
-  while (!name.empty() && seen.insert(name).second) {
+  while (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) {
+    names.push_back(name);
     const auto cohort = world_.cohorts.Find({"", name});
-    if (cohort == nullptr) {
-      return;  // exists by name only: nothing to write to, and nothing above it
-    }
-    dirty_queues_.insert("Cohort/" + name);
-    name = cohort->parent;
+    name = cohort != nullptr ? cohort->parent : "";
   }
+  return names;
 }
 
 void Core::DirtyLocal(const api::ObjectKey& local_queue) {
@@ -159,8 +174,10 @@ void Core::OnRead(uint64_t token, Result<Json> answer) {
   }
 }
 
-void Core::Event(const api::Job& job, bool warning, std::string_view reason, std::string message) {
-  out_.events.push_back({"batch/v1", "Job", job.meta.Key(), job.meta.uid, warning,
+void Core::Event(const QueuedJob& job, bool warning, std::string_view reason, std::string message) {
+  const api::Resource& resource = job.kind.Resource();
+  const api::ObjectMeta& about = job.EventMeta();
+  out_.events.push_back({resource.ApiVersion(), resource.kind, about.Key(), about.uid, warning,
                          std::string(reason), std::move(message)});
 }
 
@@ -196,8 +213,8 @@ void Core::History(HistoryKind kind, const Unit& unit, const api::Workload* work
   row.workload = unit.key;
   row.reason = std::move(reason);
   row.message = std::move(message);
-  if (const auto job = world_.job_by_uid.find(unit.job_uid); job != world_.job_by_uid.end()) {
-    row.job = job->second.name;
+  if (const auto job = world_.JobOf(unit.job_uid)) {
+    row.job = job->meta.name;
   }
   if (workload != nullptr) {
     row.workload_uid = workload->meta.uid;
@@ -233,10 +250,20 @@ void Core::AbsorbObject(const Json& object) {
       take(std::make_shared<const T>(std::move(*decoded)));
     }
   };
+  for (const JobKind* job_kind : world_.kinds) {
+    const api::Resource& resource = job_kind->Resource();
+    if (!job_kind->MadeOfPods() && kind == resource.kind &&
+        object["apiVersion"].AsString() == resource.ApiVersion()) {
+      if (auto job = job_kind->Decode(object)) {
+        OnJob(std::move(*job), false);
+      }
+      return;
+    }
+  }
   if (kind == "Workload") {
     absorb(api::WorkloadFromJson(object), [&](auto ptr) { OnWorkload(std::move(ptr), false); });
-  } else if (kind == "Job") {
-    absorb(api::JobFromJson(object), [&](auto ptr) { OnJob(std::move(ptr), false); });
+  } else if (kind == "Pod") {
+    absorb(WatchedPodFromJson(object), [&](auto ptr) { OnPod(std::move(ptr), false); });
   } else if (kind == "PodGroup") {
     absorb(api::PodGroupFromJson(object), [&](auto ptr) { OnPodGroup(std::move(ptr), false); });
   } else if (kind == "ClusterQueue") {
@@ -249,6 +276,12 @@ void Core::AbsorbObject(const Json& object) {
            [&](auto ptr) { OnAdmissionCheck(std::move(ptr), false); });
   } else if (kind == "ResourceFlavor") {
     absorb(api::ResourceFlavorFromJson(object), [&](auto ptr) { OnFlavor(std::move(ptr), false); });
+  } else if (kind == api::ProvisioningRequestResource().kind) {
+    absorb(api::ProvisioningRequestFromJson(object),
+           [&](auto ptr) { OnProvisioningRequest(std::move(ptr), false); });
+  } else if (kind == api::PodTemplateResource().kind) {
+    absorb(api::PodTemplateFromJson(object),
+           [&](auto ptr) { OnPodTemplate(std::move(ptr), false); });
   }
 }
 
@@ -281,6 +314,7 @@ void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
   unit.in_flight = 0;
   const bool created = std::exchange(unit.creating, false);
   const bool told_pending = std::exchange(unit.pending_in_flight, false);
+  TellAsked(unit, objects.size(), error);
   if (!error.has_value()) {
     unit.failures = 0;
     unit.refusals = 0;
@@ -320,11 +354,8 @@ void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
     unit.retry_at =
         now_ + (settle_now ? Duration(0) : Backoff(unit.failures, kFirstRetry, kLastRetry));
     if (refused) {
-      const auto job = world_.job_by_uid.find(unit.job_uid);
-      if (job != world_.job_by_uid.end()) {
-        if (const auto object = world_.jobs.Find(job->second)) {
-          Event(*object, /*warning=*/true, "WriteRefused", error->message);
-        }
+      if (const auto job = world_.JobOf(unit.job_uid)) {
+        Event(*job, /*warning=*/true, "WriteRefused", error->message);
       }
     }
     Count("tutti_unit_write_failures_total", {{"code", std::string(ToString(error->code))}});
@@ -370,7 +401,7 @@ Output Core::Step(Time now) {
       }
     }
     const bool was_blocked = std::exchange(blocked_, BlockedByReadiness());
-    if (options_.scheduler && engine_->NeedsPass() && !blocked_) {
+    if (options_.scheduler && engine_->NeedsPass() && !blocked_ && PassDue() <= now_) {
       RunPass();
     }
     if (was_blocked && !blocked_) {
@@ -385,7 +416,14 @@ Output Core::Step(Time now) {
   return std::exchange(out_, Output{});
 }
 
+// Changes of configuration alone are taken together: ten edits of a queue in a row don't ask all
+// that wait there ten times.
+Time Core::PassDue() const {
+  return engine_->OnlyConfigChanged() && last_pass_ != kNoTime ? last_pass_ + kCollectConfig : now_;
+}
+
 void Core::RunPass() {
+  last_pass_ = now_;
   const engine::PassResult pass = engine_->RunPass(now_);
   Count("tutti_passes_total", {});
   Count("tutti_pass_cycles_total", {}, pass.cycles);
@@ -409,7 +447,7 @@ void Core::SetPendingDecision(Unit& unit, engine::PendingDecision decision, bool
   }
   unit.pending = std::move(decision);
   unit.pending_blocked = blocked;
-  if (CoarseReason(unit.pending->reason) == reason::kInadmissible) {
+  if (options_.explicit_status || CoarseReason(unit.pending->reason) == reason::kInadmissible) {
     Dirty(unit.key);
   } else {
     WakeAt(unit, unit.pending_since + options_.pending_reason_delay);
@@ -447,7 +485,7 @@ bool Core::BlockedByReadiness() {
     }
     const api::Condition* reserved =
         api::FindCondition(workload->status.conditions, "QuotaReserved");
-    if (reserved == nullptr || reserved->reason != reason::kWaiting) {
+    if (!IsToldToWait(reserved)) {
       SetPendingDecision(found->second,
                          {order.front(), engine::PendingReason::kPendingEvaluation,
                           "waiting for all admitted workloads to be in PodsReady condition"},
@@ -465,7 +503,7 @@ void Core::TellUnblocked() {
     }
     const api::Condition* reserved =
         api::FindCondition(workload->status.conditions, "QuotaReserved");
-    if (unit.pending_blocked || (reserved != nullptr && reserved->reason == reason::kWaiting)) {
+    if (unit.pending_blocked || IsToldToWait(reserved)) {
       if (auto why = engine_->WhyPending(key.ToString())) {
         SetPendingDecision(unit, std::move(*why), /*blocked=*/false);
       }
@@ -518,9 +556,9 @@ void Core::ApplyAdmissions(const engine::PassResult& pass) {
     unit.pinned_node = decision.pinned_node;
     unit.planned_nodes.clear();
     for (const engine::PlacementSlot& slot : decision.placement) {
-      if (std::find(unit.planned_nodes.begin(), unit.planned_nodes.end(), slot.node) ==
-          unit.planned_nodes.end()) {
-        unit.planned_nodes.push_back(slot.node);
+      auto& nodes = unit.planned_nodes[decision.pod_sets[slot.pod_set].name];
+      if (std::find(nodes.begin(), nodes.end(), slot.node) == nodes.end()) {
+        nodes.push_back(slot.node);
       }
     }
     DirtyQueue(decision.cluster_queue);
@@ -544,6 +582,9 @@ std::optional<Time> Core::NextWake() const {
   if (next_sample_ != kNoTime) {
     consider(next_sample_);
   }
+  if (options_.scheduler && engine_->NeedsPass() && !blocked_) {
+    consider(PassDue());
+  }
   for (const std::string& key : dirty_queues_) {
     const auto state = queue_states_.find(key);
     if (state == queue_states_.end()) {
@@ -556,8 +597,9 @@ std::optional<Time> Core::NextWake() const {
 }
 
 bool Core::Busy() const {
-  return synced_ && (!dirty_units_.empty() || capacity_modes_stale_ ||
-                     (options_.scheduler && engine_->NeedsPass() && !blocked_));
+  return synced_ &&
+         (!dirty_units_.empty() || capacity_modes_stale_ ||
+          (options_.scheduler && engine_->NeedsPass() && !blocked_ && PassDue() <= now_));
 }
 
 std::string Core::SanityCheck() const {

@@ -24,9 +24,9 @@
 #include <utility>
 #include <vector>
 
-#include "api/batch.h"
 #include "api/core.h"
 #include "api/kueue.h"
+#include "api/provisioning.h"
 #include "api/storage.h"
 #include "base/json.h"
 #include "base/result.h"
@@ -96,13 +96,22 @@ struct Unit {
   std::optional<Time> first_bound_at;
   bool landed = false;
   std::optional<Time> unplaced_since;  // a replacement pod of a landed gang waits for a node
-  std::vector<std::string> planned_nodes;
-  std::string pinned_node;  // "" = the scheduler may choose
+  std::map<std::string, std::vector<std::string>> planned_nodes;  // by pod set
+  std::string pinned_node;                                        // "" = the scheduler may choose
   // Since when a PodGroup in deletion has a finalizer and no pods.
   Time group_stuck_since = kNoTime;
   Time group_since = kNoTime;  // a group with claims was sent
   // What was read for this start, by path; nullopt while the answer is to come.
   std::map<std::string, std::optional<Result<Json>>> reads;
+
+  // Objects that ask for nodes (provisioning.h) are being created: kind and name of what each of
+  // the writes under way creates ("" = nothing), for which check, and what the last attempt failed
+  // with.
+  std::vector<std::pair<std::string, std::string>> asking;
+  std::string asking_check;
+  std::string ask_error;
+  std::string ask_error_check;
+  std::set<std::string> dropped_requests;  // UIDs of those whose deletion was sent
 
   // Cached from the pod template of a given generation.
   std::string shape_uid;
@@ -120,8 +129,9 @@ class Core {
   Core& operator=(const Core&) = delete;
 
   // --- inputs: an object as a watch or an answer shows it; `deleted`: its last state ---
-  void OnJob(std::shared_ptr<const api::Job> job, bool deleted);
-  void OnPod(std::shared_ptr<const api::Pod> pod, bool deleted);
+  // A job of a kind in Options::job_kinds; jobs that are made of pods come in by OnPod.
+  void OnJob(std::shared_ptr<const QueuedJob> job, bool deleted);
+  void OnPod(std::shared_ptr<const WatchedPod> pod, bool deleted);
   void OnNode(std::shared_ptr<const api::Node> node, bool deleted);
   void OnNamespace(std::shared_ptr<const api::Namespace> ns, bool deleted);
   void OnLimitRange(std::shared_ptr<const api::LimitRange> range, bool deleted);
@@ -149,6 +159,13 @@ class Core {
   void OnAdmissionCheck(std::shared_ptr<const api::AdmissionCheck> check, bool deleted);
   void OnWorkloadPriorityClass(std::shared_ptr<const api::WorkloadPriorityClass> priority,
                                bool deleted);
+  void OnProvisioningConfig(std::shared_ptr<const api::ProvisioningConfig> config, bool deleted);
+  void OnProvisioningRequest(std::shared_ptr<const api::ProvisioningRequest> request, bool deleted);
+  // Those with the label kueue.x-k8s.io/managed.
+  void OnPodTemplate(std::shared_ptr<const api::PodTemplate> pod_template, bool deleted);
+  // Whether the API server has ProvisioningRequests; when it has, all of them and their
+  // PodTemplates have been passed in. Before the first call no check is judged by that.
+  void SetProvisioning(bool served);
   // All kinds have been listed once: from now on absence means something.
   void OnSynced();
   // Answer to an effect: the objects that its writes returned, in order, and the error of the first
@@ -188,6 +205,8 @@ class Core {
   void DirtyAll();
   void DirtyQueue(const std::string& cluster_queue);
   void DirtyCohortsAbove(const std::string& cluster_queue);
+  // From the nearest one up, be they objects or names only.
+  [[nodiscard]] std::vector<std::string> CohortsAbove(const std::string& cluster_queue) const;
   void RestorePast(const api::LocalQueue& queue);
   void SamplePast();
   void DirtyLocal(const api::ObjectKey& local_queue);
@@ -196,6 +215,7 @@ class Core {
   // What is read on demand for a unit: the answer, or nullptr while it is to come.
   const Result<Json>* Ask(Unit& unit, const std::string& path);
   void RunPass();
+  [[nodiscard]] Time PassDue() const;
   void ApplyAdmissions(const engine::PassResult& pass);
   void ApplyPreemptions(const engine::PassResult& pass);
   void SetPendingDecision(Unit& unit, engine::PendingDecision decision, bool blocked);
@@ -203,7 +223,7 @@ class Core {
   bool BlockedByReadiness();
   void TellUnblocked();  // what they wait for instead
   void AbsorbObject(const Json& object);
-  void Event(const api::Job& job, bool warning, std::string_view reason, std::string message);
+  void Event(const QueuedJob& job, bool warning, std::string_view reason, std::string message);
   void EventOn(const api::Workload& workload, bool warning, std::string_view reason,
                std::string message);
   void History(HistoryKind kind, const Unit& unit, const api::Workload* workload,
@@ -226,87 +246,107 @@ class Core {
   void LinkClaimsOf(const std::string& pod_uid);
 
   // inputs.cc
-  void LinkPod(const api::Pod& pod);
+  void ForgetJob(const std::string& uid);
+  void JobChanged(const std::shared_ptr<const QueuedJob>& job, bool deleted);
+  // The job that is made of pods with this UID, as they are now.
+  void ComposeJob(const PodMember& member);
+  void LinkPod(const WatchedPod& pod);
   void RelinkPodsOf(const std::string& job_uid);
+  void LinkSlice(const api::Workload& workload, bool deleted);
   void UnlinkPod(const std::string& job_uid, const api::ObjectKey& pod);
   void RefreshCapacityModes();
   [[nodiscard]] engine::CapacityMode ModeOf(const api::ResourceFlavor& flavor) const;
-  [[nodiscard]] bool Managed(const api::Job& job) const;
+  [[nodiscard]] bool Managed(const QueuedJob& job) const;
+  // The topmost managed job that has made the job, itself or through others; nullptr = none.
+  [[nodiscard]] std::shared_ptr<const QueuedJob> ManagedAncestor(const QueuedJob& job) const;
 
   // units.cc: the state machine; each returns after at most one effect
   void ReconcileUnit(Unit& unit);
   void ReconcileWithoutJob(Unit& unit, const api::Workload& workload);
-  void ReconcileDuplicate(Unit& unit, const api::Job& job, const api::Workload* workload);
+  void ReconcileDuplicate(Unit& unit, const QueuedJob& job, const api::Workload* workload);
   void Forget(const api::ObjectKey& unit);
-  void ReconcileFinished(Unit& unit, const api::Job& job, const api::Workload* workload,
+  void ReconcileFinished(Unit& unit, const QueuedJob& job, const api::Workload* workload,
                          bool success, const std::string& message);
-  void CreateWorkload(Unit& unit, const api::Job& job);
+  // A job that a managed one has made doesn't run while that one has no quota.
+  void HoldChild(Unit& unit, const QueuedJob& job);
+  // A Workload of another kind has the name that the job's would have.
+  void ReconcileRefused(Unit& unit, const QueuedJob& job);
+  // QueuedJob::Tidy, and the condition WaitingForReplacementPods. True when something was written.
+  bool RunChores(Unit& unit, const QueuedJob& job, const api::Workload* workload);
+  void CreateWorkload(Unit& unit, const QueuedJob& job);
   // Where the Workload of a job is or is to be.
-  [[nodiscard]] api::ObjectKey WorkloadKeyOf(const api::Job& job) const;
+  [[nodiscard]] api::ObjectKey WorkloadKeyOf(const QueuedJob& job) const;
   // A Workload that somebody else made for the job becomes the job's. False: it is another one's.
   // REQUIRES: the job names a prebuilt Workload, which is `workload`.
-  bool AdoptWorkload(Unit& unit, const api::Job& job, const api::Workload& workload);
+  bool AdoptWorkload(Unit& unit, const QueuedJob& job, const api::Workload& workload);
   // spec.priority follows the job's classes, or its own WorkloadPriorityClass. True when something
   // was written.
-  bool SyncPriority(Unit& unit, const api::Job* job, const api::Workload& workload);
-  bool SyncSpec(Unit& unit, const api::Job& job, const api::Workload& workload);
-  [[nodiscard]] std::optional<Priority> PriorityOf(const api::Job& job,
+  bool SyncPriority(Unit& unit, const QueuedJob* job, const api::Workload& workload);
+  bool SyncSpec(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  [[nodiscard]] std::optional<Priority> PriorityOf(const QueuedJob& job,
                                                    std::string_view class_of_pods);
   void LeaveEngine(Unit& unit);
   void SetWaiting(Unit& unit, const api::Workload* workload, bool waiting);
 
   void WriteReservation(Unit& unit, const api::Workload& workload);
+  // A workload slice whose place another one has taken: finished, and true.
+  bool EndReplaced(Unit& unit, const api::Workload& workload);
   // Retention of finished Workloads.
   void DeleteFinished(Unit& unit, const api::Workload& workload);
 
   // eviction.cc: how quota is taken away. What returns after a write does so with unit.in_flight
   // set.
-  void EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
+  void EvictUnit(Unit& unit, const QueuedJob* job, const api::Workload& workload,
                  const Eviction& eviction);
   void TellEviction(Unit& unit, const api::Workload& workload);
   void TellPreemption(const api::Workload& victim, const engine::PreemptDecision& decision);
   [[nodiscard]] double SecondsSince(const api::Condition* condition) const;
   // Not placed as planned: evicted with back-off, cause NotPlaced.
-  void TakeBack(Unit& unit, const api::Job& job, const api::Workload& workload,
+  void TakeBack(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                 const std::string& message);
   // With back-off by requeueState.count, or deactivated when that reaches its limit.
-  void EvictNotReady(Unit& unit, const api::Job* job, const api::Workload& workload,
+  void EvictNotReady(Unit& unit, const QueuedJob* job, const api::Workload& workload,
                      Eviction eviction, Duration backoff_base, Duration backoff_max);
   // By the controller: DeactivationTarget, then spec.active=false; the eviction follows from that.
   void Deactivate(Unit& unit, const api::Workload& workload, std::string_view cause,
                   const std::string& message);
   // Acts on spec.active and DeactivationTarget. True when something was written.
-  bool FollowDeactivation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  bool FollowDeactivation(Unit& unit, const QueuedJob* job, const api::Workload& workload);
   // Everything that may end a reservation, or admit it. True = it stays as it is.
   // REQUIRES: workload.QuotaReserved(), not evicted.
-  bool KeepReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  bool KeepReservation(Unit& unit, const QueuedJob* job, const api::Workload& workload);
   // A reservation from which nothing was started ends without an eviction.
   void Withdraw(Unit& unit, const api::Workload& workload, std::string_view reason,
                 const std::string& message);
   // Suspends, waits, restores. True when the job is stopped and as submitted.
-  bool StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
+  bool StopJob(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                std::vector<api::WriteRequest> with_restore);
-  void ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void ReconcileEvicted(Unit& unit, const QueuedJob& job, const api::Workload& workload);
 
   // pending.cc: without quota
-  void ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload);
-  bool ReadyToQueue(Unit& unit, const api::Job* job, const api::Workload& workload);
+  void ReconcilePending(Unit& unit, const QueuedJob* job, const api::Workload& workload);
+  bool ReadyToQueue(Unit& unit, const QueuedJob* job, const api::Workload& workload);
   [[nodiscard]] Time QueueTime(const api::Workload& workload, Time created) const;
   // Retention of Jobs whose Workload the controller has deactivated.
-  void DeleteDeactivated(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void DeleteDeactivated(Unit& unit, const QueuedJob& job, const api::Workload& workload);
   void WritePendingReason(Unit& unit, const api::Workload& workload);
-  engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const api::Job* job);
+  [[nodiscard]] bool IsDue(const Unit& unit, const api::Workload& workload) const;
+  [[nodiscard]] ReasonStyle Style() const;
+  [[nodiscard]] int32_t Boost(const api::Workload& workload) const;
+  [[nodiscard]] std::shared_ptr<const api::Workload> ReplacedBy(
+      const api::Workload& workload) const;
+  engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const QueuedJob* job);
   void Shape(Unit& unit, const api::Workload& workload);
 
   // reservation.cc: with quota
   // What a workload with quota holds: its admission, less the pods that have succeeded.
-  engine::WorkloadInput ReservedInput(Unit& unit, const api::Job* job,
+  engine::WorkloadInput ReservedInput(Unit& unit, const QueuedJob* job,
                                       const api::Workload& workload);
-  void SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload);
+  void SyncReservation(Unit& unit, const QueuedJob* job, const api::Workload& workload);
   // What has quota by its status is counted, whatever becomes of it.
-  void HoldQuota(Unit& unit, const api::Job* job, const api::Workload& workload);
+  void HoldQuota(Unit& unit, const QueuedJob* job, const api::Workload& workload);
   // Looks for a place for the pods that have none.
-  void PlanAgain(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void PlanAgain(Unit& unit, const QueuedJob& job, const api::Workload& workload);
   // While checks are pending the place is kept for Options::place_hold only.
   void HoldPlace(Unit& unit, const api::Workload& workload);
   // The list of checks follows the ClusterQueue and the flavors. True when it was written.
@@ -315,18 +355,21 @@ class Core {
 
   // readiness.cc: what a running job is watched for. True when something was written (KeepTime:
   // false).
-  bool SyncPodsReady(Unit& unit, const api::Job& job, const api::Workload& workload);
-  bool SyncReclaimable(Unit& unit, const api::Job& job, const api::Workload& workload);
-  bool KeepTime(Unit& unit, const api::Job* job, const api::Workload& workload);
+  bool SyncPodsReady(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  bool SyncReclaimable(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  bool KeepTime(Unit& unit, const QueuedJob* job, const api::Workload& workload);
   // Creation, or the last return to the queue.
   [[nodiscard]] static Time QueuedSince(const api::Workload& workload);
 
   // release.cc: from reservation to landing
-  void ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload);
-  void StartJob(Unit& unit, const api::Job& job, const api::Workload& workload);
-  void TellRelease(Unit& unit, const api::Job& job, const api::Workload& workload);
-  void WatchLanding(Unit& unit, const api::Job& job, const api::Workload& workload);
-  void WatchRunning(Unit& unit, const api::Job& job, const api::Workload& workload);
+  void ReconcileReserved(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  // What the start adds to each pod set. kInvalid: two checks contradict each other.
+  [[nodiscard]] Result<std::vector<StartInfo>> StartInfosFor(const Unit& unit,
+                                                             const api::Workload& workload) const;
+  void StartJob(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  void TellRelease(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  void WatchLanding(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  void WatchRunning(Unit& unit, const QueuedJob& job, const api::Workload& workload);
 
   // groups.cc: PodGroups
   // What must be true of a job's group before its release.
@@ -349,20 +392,32 @@ class Core {
   };
   [[nodiscard]] bool UseGroups() const;
   // Why a job could not be released as it asks for its group; "" = it could.
-  [[nodiscard]] std::string GroupProblem(const Unit& unit, const api::Job& job) const;
-  GroupPlan PlanGroup(Unit& unit, const api::Job& job, const api::Workload& workload,
+  [[nodiscard]] std::string GroupProblem(const Unit& unit, const QueuedJob& job) const;
+  GroupPlan PlanGroup(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                       int32_t needed);
-  GroupPlan PlanPresetGroup(Unit& unit, const api::Job& job, int32_t needed);
+  GroupPlan PlanPresetGroup(Unit& unit, const QueuedJob& job, int32_t needed);
   GroupPlan PlanControllersGroup(Unit& unit, const api::PodGroup& theirs, int32_t needed,
                                  bool claims);
   GroupPlan AwaitClaims(Unit& unit, const api::PodGroup& group,
                         const std::vector<api::PodClaim>& claims, GroupPlan plan);
-  bool HelpReplacement(Unit& unit, const api::Job& job, const api::Workload& workload,
+  bool HelpReplacement(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                        const api::Pod* unplaced, int32_t live);
   [[nodiscard]] std::vector<api::WriteRequest> DeleteGroups(const std::string& job_uid) const;
   // Takes the finalizer off groups whose controller does not do it. True while there are such
   // groups.
   bool StripStuckGroups(Unit& unit);
+
+  // provision.cc: nodes are asked for (AdmissionChecks of names::kProvisioningController). True
+  // when something was written.
+  bool SyncProvisioning(Unit& unit, const api::Workload& workload);
+  // Requests of a workload that has ended or gives its quota back go away.
+  bool EndProvisioning(Unit& unit, const api::Workload& workload);
+  void TellAsked(Unit& unit, size_t written, const std::optional<Error>& error);
+  [[nodiscard]] std::vector<const api::ProvisioningRequest*> RequestsOf(
+      const api::Workload& workload) const;
+  void JudgeProvisioningChecks();
+  // Flavors whose nodes are made by an autoscaler on request.
+  [[nodiscard]] std::set<std::string> ProvisionedFlavors() const;
 
   // queues.cc: statuses and finalizers of queues and flavors
   void ReconcileQueues();
@@ -385,7 +440,12 @@ class Core {
   ShapeCache shapes_;
   size_t shapes_trimmed_ = 0;  // how many were left after the last sweep
   std::map<api::ObjectKey, Unit> units_;
-  std::map<std::string, api::ObjectKey> unit_of_job_;  // by job UID
+  std::map<std::string, api::ObjectKey> unit_of_job_;         // by job UID
+  std::map<std::string, std::set<std::string>> children_of_;  // UIDs, by that of their ancestor
+  // Units of jobs that may not take the Workload of their name (QueuedJob::MayTake), by that name.
+  std::map<api::ObjectKey, std::set<api::ObjectKey>> refused_units_;
+  // Workload slices by the one whose place they take.
+  std::map<api::ObjectKey, std::set<api::ObjectKey>> slices_of_;
   // PodGroups that templates name, and whose they are.
   std::map<api::ObjectKey, std::set<api::ObjectKey>> units_of_preset_;
   std::set<api::ObjectKey> dirty_units_;
@@ -396,16 +456,21 @@ class Core {
   std::set<std::string>
       dirty_queues_;  // order keys: "ClusterQueue/x", "LocalQueue/ns/x", "ResourceFlavor/x"
   std::map<std::string, QueueState> queue_states_;
-  std::set<std::string> told_checks_;  // UIDs of checks that got our Active=False in this life
+  // Checks by UID: had the condition Active when they were first seen, and ours not since.
+  std::map<std::string, bool> claimed_checks_;
   std::map<api::ObjectKey, int32_t> waiting_in_queue_;  // LocalQueue -> units outside the engine
   std::map<std::string, std::shared_ptr<const api::Node>> nodes_;
   std::set<std::string> autoscaled_nodes_;
   std::map<std::string, engine::CapacityMode> capacity_modes_;  // as told to the engine
   bool capacity_modes_stale_ = true;
+  std::set<std::string> provisioned_flavors_;
+  bool provisioned_flavors_stale_ = true;
+  std::optional<bool> provisioning_;  // ProvisioningRequests are served; nullopt = not known yet
   engine::DeviceQuota device_quota_;
   std::set<api::ObjectKey> units_with_devices_;  // of units_: ask for some, or did once
   uint64_t context_version_ = 1;                 // of limit ranges and runtime classes
   uint64_t next_token_ = 1;
+  Time last_pass_ = kNoTime;
   bool synced_ = false;
   bool first_step_ = true;
   GangFinding gang_finding_;

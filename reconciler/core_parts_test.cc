@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/names.h"
-#include "reconciler/job_kind.h"
+#include "reconciler/batch_job.h"
 #include "reconciler/testing/cluster.h"
 #include "reconciler/testing/objects.h"
 
@@ -226,16 +226,6 @@ TEST(CorePartsTest, ThePriorityOfARunningJobFollowsItsClassAndItsLabel) {
   EXPECT_EQ(workload["spec"]["priority"].AsInt(), 10);
   EXPECT_EQ(workload["spec"]["priorityClassRef"]["name"].AsString(), "low");
   EXPECT_FALSE(cluster.Suspended("team-a", "job"));
-
-  // And so it gives way to what it did not give way to before.
-  ASSERT_TRUE(cluster.server().MergePatch(
-      ResourceOf(Kind::kClusterQueue), {"", "cq"},
-      Json::Obj({{"spec", Json::Obj({{"preemption",
-                                      Json::Obj({{"withinClusterQueue", "LowerPriority"}})}})}})));
-  cluster.Submit({.name = "next", .cpu_milli = 4000, .runs_for = 600s, .priority_class = "high"});
-  cluster.Run(5s);
-  EXPECT_TRUE(cluster.Suspended("team-a", "job"));
-  EXPECT_FALSE(cluster.Suspended("team-a", "next"));
 }
 
 TEST(CorePartsTest, AWaitingJobThatMayRunInPartFromNowOnStartsInPart) {
@@ -271,6 +261,54 @@ TEST(CorePartsTest, TheWorkloadOfADeletedJobIsLetGoBeforeAnybodyDeletesIt) {
   EXPECT_EQ(cluster.core().engine().Report("cq").reserving, 0);
 }
 
+TEST(CorePartsTest, TolerationsOfAFlavorDoNotBecomeTheJobsOwnWhenItsReservationIsWithdrawn) {
+  Parts parts;
+  Cluster& cluster = parts.cluster;
+  cluster.PatchSpec(
+      Kind::kResourceFlavor, {"", "default"},
+      Json::Obj(
+          {{"tolerations", Json::Arr({Json::Obj({{"key", "spot"}, {"operator", "Exists"}})})}}));
+  cluster.Submit({.name = "job", .runs_for = 600s});
+  cluster.Run(2s);
+  const auto tolerations = [&] {
+    return cluster.Job("team-a", "job")["spec"]["template"]["spec"]["tolerations"].AsArray().size();
+  };
+  ASSERT_FALSE(cluster.Suspended("team-a", "job"));
+  ASSERT_EQ(tolerations(), 1U);
+  ASSERT_TRUE(cluster.server().Delete(ResourceOf(Kind::kLocalQueue), {"team-a", "main"}));
+  parts.SetStatus(
+      cluster.WorkloadOf("team-a", "job"),
+      Json::Obj(
+          {{"admission", Json()},
+           {"conditions", Json::Arr({Parts::Condition("QuotaReserved", "False", "Pending")})}}));
+  cluster.Run(5s);
+  EXPECT_TRUE(cluster.Suspended("team-a", "job"));
+  EXPECT_EQ(tolerations(), 0U);
+  const Json recorded = cluster.WorkloadOf("team-a", "job")["spec"]["podSets"].AsArray()[0];
+  EXPECT_FALSE(recorded["template"]["spec"].Has("tolerations")) << recorded.Dump();
+}
+
+TEST(CorePartsTest, AWorkloadWithoutAnOwnerEndsWhileItsJobIsStillBeingDeleted) {
+  Parts parts;
+  Cluster& cluster = parts.cluster;
+  cluster.SetJobController(false);
+  cluster.SetGarbageCollector(false);
+  cluster.Submit({.name = "job"});
+  cluster.Run(1s);
+  const api::ObjectKey key = testing::KeyOf(cluster.WorkloadOf("team-a", "job"));
+  ASSERT_TRUE(cluster.server().MergePatch(
+      ResourceOf(Kind::kWorkload), key,
+      Json::Obj({{"metadata", Json::Obj({{"ownerReferences", Json()}})}})));
+  ASSERT_TRUE(cluster.server().MergePatch(
+      ResourceOf(Kind::kJob), {"team-a", "job"},
+      Json::Obj({{"metadata", Json::Obj({{"finalizers", Json::Arr({"orphan"})}})}})));
+  ASSERT_TRUE(cluster.server().Delete(ResourceOf(Kind::kJob), {"team-a", "job"}));
+  cluster.Run(2s);
+  EXPECT_EQ(cluster.Condition(parts.Get(Kind::kWorkload, key.name), "Finished", "reason"),
+            "OwnerNotFound");
+  EXPECT_EQ(cluster.core().engine().Report("cq").reserving, 0);
+}
+
 TEST(CorePartsTest, ACheckOfKueuesControllersIsToldOnceThatNobodyIsThere) {
   Parts parts;
   Cluster& cluster = parts.cluster;
@@ -288,6 +326,37 @@ TEST(CorePartsTest, ACheckOfKueuesControllersIsToldOnceThatNobodyIsThere) {
       "status"));
   cluster.Run(5s);
   EXPECT_EQ(cluster.Condition(parts.Get(Kind::kAdmissionCheck, "multi"), "Active"), "True");
+}
+
+TEST(CorePartsTest, AJobThatAManagedJobHasMadeRunsOnlyWhileThatOneIsAdmitted) {
+  Parts parts;
+  Cluster& cluster = parts.cluster;
+  cluster.SetJobController(false);
+  cluster.Submit({.name = "parent", .cpu_milli = 5000});
+  cluster.Submit({.name = "child", .queue = ""});
+  const Json parent = cluster.Job("team-a", "parent");
+  const auto own = [&] {
+    ASSERT_TRUE(cluster.server().MergePatch(
+        ResourceOf(Kind::kJob), {"team-a", "child"},
+        Json::Obj(
+            {{"metadata", Json::Obj({{"ownerReferences",
+                                      Json::Arr({Json::Obj({{"apiVersion", "batch/v1"},
+                                                            {"kind", "Job"},
+                                                            {"name", "parent"},
+                                                            {"uid", parent["metadata"]["uid"]},
+                                                            {"controller", true}})})}})}})));
+  };
+  own();
+  cluster.Run(1s);
+  EXPECT_TRUE(cluster.Suspended("team-a", "child"));
+  EXPECT_EQ(cluster.server().List(ResourceOf(Kind::kWorkload)).size(), 1U);
+  // With quota for the parent nobody stops the child any more.
+  cluster.SetQuota("cq", "cpu", "8");
+  cluster.Run(2s);
+  ASSERT_FALSE(cluster.Suspended("team-a", "parent"));
+  cluster.PatchSpec(Kind::kJob, {"team-a", "child"}, Json::Obj({{"suspend", false}}));
+  cluster.Run(2s);
+  EXPECT_FALSE(cluster.Suspended("team-a", "child"));
 }
 
 TEST(CorePartsTest, ChangingTheTimeLimitOfASuspendedJobChangesItsWorkload) {

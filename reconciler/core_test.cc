@@ -307,8 +307,8 @@ TEST(CoreTest, AdmissionCheckWithoutAControllerSaysSo) {
   World world;
   Cluster& cluster = world.cluster;
   const api::Resource checks = api::ResourceOf(api::Kind::kAdmissionCheck);
-  for (const auto& [name, controller] : {std::pair("ours", "kueue.x-k8s.io/provisioning-request"),
-                                         {"theirs", "example.org/budget"}}) {
+  for (const auto& [name, controller] :
+       {std::pair("ours", "kueue.x-k8s.io/multikueue"), {"theirs", "example.org/budget"}}) {
     ASSERT_TRUE(cluster.server().Create(
         checks, Json::Obj({{"metadata", Json::Obj({{"name", name}})},
                            {"spec", Json::Obj({{"controllerName", controller}})}})));

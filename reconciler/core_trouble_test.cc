@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/names.h"
+#include "reconciler/batch_job.h"
 #include "reconciler/core.h"
 #include "reconciler/gang.h"
 #include "reconciler/testing/cluster.h"

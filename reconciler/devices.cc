@@ -119,9 +119,11 @@ void Core::LinkClaim(const api::ResourceClaim& claim) {
   if (owner != nullptr && owner->kind == "Pod") {
     const auto pod = world_.pods.Find({claim.meta.ns, owner->name});
     if (pod != nullptr && pod->meta.uid == owner->uid) {
-      if (const auto unit = unit_of_job_.find(OwningJob(pod->meta)); unit != unit_of_job_.end()) {
+      const auto member = world_.MemberOf(*pod);
+      const auto unit = member ? unit_of_job_.find(member->job_uid) : unit_of_job_.end();
+      if (unit != unit_of_job_.end()) {
         gang = unit->second.ToString();
-        pod_set = "main";
+        pod_set = member->pod_set;
       }
     }
   }

@@ -264,12 +264,13 @@ TEST_F(DevicesTest, AClaimThatIsSeenBeforeItsPodIsLinkedLater) {
   const auto claim = ClaimOf("gang", 0, "gpu-0");
   // As if the pod had not been seen yet.
   const Json pod = cluster_.PodsOf("team-a", "gang").at(0);
-  cluster_.core().OnPod(std::make_shared<const api::Pod>(api::PodFromJson(pod).value()), true);
+  cluster_.core().OnPod(std::make_shared<const WatchedPod>(WatchedPodFromJson(pod).value()), true);
   cluster_.core().OnResourceClaim(claim, false);
   EXPECT_EQ(cluster_.core().world().claims_by_pod.size(), 1U);
   Json seen = pod;
   seen.At("metadata").Set("resourceVersion", "100000");
-  cluster_.core().OnPod(std::make_shared<const api::Pod>(api::PodFromJson(seen).value()), false);
+  cluster_.core().OnPod(std::make_shared<const WatchedPod>(WatchedPodFromJson(seen).value()),
+                        false);
   EXPECT_EQ(cluster_.core().SanityCheck(), "");
   // One of the four devices is taken, not two.
   cluster_.Submit({.name = "more", .pods = 3, .runs_for = 60s, .claim_template = "one-gpu"});

@@ -14,7 +14,7 @@
 
 namespace tutti::reconciler {
 
-void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workload,
+void Core::EvictUnit(Unit& unit, const QueuedJob* job, const api::Workload& workload,
                      const Eviction& eviction) {
   api::Workload next = workload;
   if (!Evict(next.status, eviction, now_)) {
@@ -30,8 +30,11 @@ void Core::EvictUnit(Unit& unit, const api::Job* job, const api::Workload& workl
     unit.preempted.reset();  // it goes for another reason
   }
   std::vector<api::WriteRequest> writes = {ApplyStatus(next)};
-  if (job != nullptr && !job->suspend) {
-    writes.push_back(SuspendPatch(*job));
+  if (job != nullptr && !job->Suspended()) {
+    for (api::WriteRequest& write :
+         job->Stop({"WorkloadEvictedDueTo" + ReasonOf(eviction), eviction.message, now_})) {
+      writes.push_back(std::move(write));
+    }
     Event(*job, /*warning=*/false, "Stopped", eviction.message);
   }
   if (workload.QuotaReserved()) {
@@ -81,17 +84,20 @@ void Core::TellPreemption(const api::Workload& victim, const engine::PreemptDeci
   const auto slash = decision.by.find('/');
   const auto by =
       world_.workloads.Find({decision.by.substr(0, slash), decision.by.substr(slash + 1)});
-  const int32_t priority = by != nullptr ? by->priority : 0;
+  const auto in_words = [&](int64_t base, int32_t boost) {
+    return std::to_string(base + boost) + " (base: " + std::to_string(base) +
+           ", boost: " + std::to_string(boost) + ")";
+  };
   const std::string priorities =
-      "; preemptor effective priority: " + std::to_string(priority) +
-      " (base: " + std::to_string(priority) +
-      ", boost: 0); preemptee effective priority: " + std::to_string(victim.priority) +
-      " (base: " + std::to_string(victim.priority) + ", boost: 0)";
+      "; preemptor effective priority: " +
+      (by != nullptr ? in_words(by->priority, Boost(*by)) : in_words(0, 0)) +
+      "; preemptee effective priority: " + in_words(victim.priority, Boost(victim));
   EventOn(victim, /*warning=*/false, "Preempted", decision.message + priorities);
   if (by != nullptr) {
     EventOn(*by, /*warning=*/false, "PreemptedWorkload",
             "Preempted workload " + decision.id + " (UID: " + victim.meta.uid +
                 ") in ClusterQueue " + decision.cluster_queue + priorities);
+    out_.events.back().any_message = true;  // it may take the room of many
   }
 }
 
@@ -101,7 +107,7 @@ double Core::SecondsSince(const api::Condition* condition) const {
              : std::chrono::duration<double>(now_ - condition->last_transition).count();
 }
 
-void Core::TakeBack(Unit& unit, const api::Job& job, const api::Workload& workload,
+void Core::TakeBack(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                     const std::string& message) {
   EvictNotReady(unit, &job, workload,
                 {.reason = std::string(reason::kPodsReadyTimeout),
@@ -110,7 +116,7 @@ void Core::TakeBack(Unit& unit, const api::Job& job, const api::Workload& worklo
                 options_.backoff_base, options_.backoff_max);
 }
 
-void Core::EvictNotReady(Unit& unit, const api::Job* job, const api::Workload& workload,
+void Core::EvictNotReady(Unit& unit, const QueuedJob* job, const api::Workload& workload,
                          Eviction eviction, Duration backoff_base, Duration backoff_max) {
   const int32_t count = workload.status.requeue_count.value_or(0) + 1;
   const std::optional<int32_t>& limit = options_.wait_for_pods_ready.backoff_limit;
@@ -139,7 +145,7 @@ void Core::Deactivate(Unit& unit, const api::Workload& workload, std::string_vie
   Emit(unit, {ApplyStatus(next), DeactivatePatch(workload)});
 }
 
-bool Core::FollowDeactivation(Unit& unit, const api::Job* job, const api::Workload& workload) {
+bool Core::FollowDeactivation(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   const api::Condition* target =
       api::FindCondition(workload.status.conditions, "DeactivationTarget");
   const bool targeted = target != nullptr && target->status == "True";
@@ -176,7 +182,7 @@ bool Core::FollowDeactivation(Unit& unit, const api::Job* job, const api::Worklo
   return true;
 }
 
-bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload& workload) {
+bool Core::KeepReservation(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   // First of all the engine knows what is held: after a start nobody else may get it meanwhile.
   SyncReservation(unit, job, workload);
   if (!options_.core) {
@@ -193,6 +199,9 @@ bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload&
   const auto queue = world_.cluster_queues.Find({"", workload.status.admission->cluster_queue});
   const auto local = world_.local_queues.Find({unit.key.ns, workload.queue_name});
   if (queue != nullptr && SyncCheckList(unit, workload, *queue)) {
+    return false;
+  }
+  if (SyncProvisioning(unit, workload)) {
     return false;
   }
   if (AnyCheckIs(workload.status, "Rejected")) {
@@ -224,33 +233,42 @@ bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload&
     }
     return KeepTime(unit, job, workload);
   }
+  api::Workload next = workload;
+  if (SyncAdmitted(next.status, now_, Style())) {
+    if (next.Admitted()) {
+      TellAdmission(next);
+    }
+    Emit(unit, {ApplyStatus(next)});
+    return false;
+  }
   // Reserved and not admitted: nothing runs, so the reservation is simply taken away.
   const std::string& queue_name = workload.status.admission->cluster_queue;
   std::string why;
+  const auto detailed = [&](std::string_view reason) {
+    return options_.detailed_reasons ? reason : reason::kInadmissible;
+  };
+  std::string_view reason = detailed(reason::kSuspended);
   if (local == nullptr || local->meta.deleted.has_value()) {
     why = "LocalQueue " + workload.queue_name + " is terminating or missing";
+    reason = detailed(reason::kMisconfigured);
   } else if (local_stop != api::StopPolicy::kNone) {
     why = "LocalQueue " + workload.queue_name + " is stopped";
   } else if (queue == nullptr || queue->meta.deleted.has_value()) {
     why = "ClusterQueue " + queue_name + " is terminating or missing";
+    reason = detailed(reason::kMisconfigured);
   } else if (queue_stop != api::StopPolicy::kNone) {
     why = "ClusterQueue " + queue_name + " is stopped";
   }
   if (!why.empty()) {
-    Withdraw(unit, workload, reason::kInadmissible, why);
+    Withdraw(unit, workload, reason, why);
     return false;
   }
-  if (job != nullptr && job->suspend && Managed(*job) &&
+  if (job != nullptr && job->Suspended() && Managed(*job) &&
       job->meta.Label(names::kQueueNameLabel) != workload.queue_name) {
-    Withdraw(unit, workload, reason::kPending,
+    Withdraw(unit, workload,
+             options_.detailed_reasons ? reason::kPendingEvaluation : reason::kPending,
              "The queue of the job was changed to " +
                  std::string(job->meta.Label(names::kQueueNameLabel)));
-    return false;
-  }
-  api::Workload next = workload;
-  if (SyncAdmitted(next.status, now_)) {
-    TellAdmission(next);
-    Emit(unit, {ApplyStatus(next)});
     return false;
   }
   HoldPlace(unit, workload);
@@ -260,14 +278,14 @@ bool Core::KeepReservation(Unit& unit, const api::Job* job, const api::Workload&
 void Core::Withdraw(Unit& unit, const api::Workload& workload, std::string_view reason,
                     const std::string& message) {
   api::Workload next = workload;
-  Unreserve(next.status, reason, message, now_);
+  Unreserve(next.status, reason, message, now_, Style());
   LeaveEngine(unit);
   EventOn(workload, /*warning=*/true, reason, message);
   History(HistoryKind::kPending, unit, &workload, std::string(reason), message);
   Emit(unit, {ApplyStatus(next)});
 }
 
-bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workload,
+bool Core::StopJob(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                    std::vector<api::WriteRequest> with_restore) {
   unit.releasing.reset();
   unit.reads.clear();
@@ -276,15 +294,18 @@ bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workloa
   unit.first_bound_at.reset();
   unit.landed = false;
   unit.unplaced_since.reset();
-  if (!job.suspend) {
+  if (!job.Suspended()) {
     unit.stopped_at = kNoTime;
     Event(job, /*warning=*/false, "Stopped", "Stopped by Tutti");
-    Emit(unit, {SuspendPatch(job)});
+    Emit(unit, job.Stop({"WorkloadStopped", "Stopped by Tutti", now_}));
     return false;
   }
-  if (!RestoreWindowOpen(job)) {
-    if (job.active > 0) {
-      return false;  // the Job's status comes back here
+  if (!job.Stopped(now_)) {
+    if (job.Active(now_)) {
+      if (const std::optional<Time> at = job.StoppedAt()) {
+        WakeAt(unit, *at);
+      }
+      return false;  // the job's status comes back here
     }
     if (unit.stopped_at == kNoTime) {
       unit.stopped_at = now_;
@@ -292,16 +313,14 @@ bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workloa
     if (now_ < unit.stopped_at + options_.job_controller_grace) {
       WakeAt(unit, unit.stopped_at + options_.job_controller_grace);
     } else {
-      Emit(unit, {ResetStartPatch(job)});
+      Emit(unit, job.ResetStart());
     }
     return false;
   }
   unit.stopped_at = kNoTime;
   std::vector<api::WriteRequest> writes;
-  if (HasLeftovers(job)) {
-    if (auto restore = RestorePatch(job, workload)) {
-      writes.push_back(std::move(*restore));
-    }
+  if (job.HasLeftovers()) {
+    writes = job.Restore(workload);
   }
   for (api::WriteRequest& write : DeleteGroups(unit.job_uid)) {
     writes.push_back(std::move(write));
@@ -313,7 +332,7 @@ bool Core::StopJob(Unit& unit, const api::Job& job, const api::Workload& workloa
   return true;
 }
 
-void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload& workload) {
+void Core::ReconcileEvicted(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   // Quota is kept until the job has no active pods; then the job is restored and quota goes back.
   SetWaiting(unit, &workload, false);
   HoldQuota(unit, &job, workload);
@@ -324,7 +343,12 @@ void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload
     return;
   }
   api::Workload next = workload;
-  EndEviction(next.status, options_.wait_for_pods_ready.enabled, now_);
+  EndEviction(next.status, options_.wait_for_pods_ready.enabled, now_, Style());
+  if (!job.RunsAgain() && options_.pods_stay_evicted) {
+    const api::Condition evicted = *api::FindCondition(workload.status.conditions, "Evicted");
+    SetCondition(next.status.conditions,
+                 {"Requeued", "False", evicted.reason, evicted.message, now_, 0}, now_);
+  }
   const auto backoff = workload.status.requeue_at;
   const bool at_once = StartsAgain(workload);
   if (at_once) {
@@ -334,10 +358,6 @@ void Core::ReconcileEvicted(Unit& unit, const api::Job& job, const api::Workload
     if (!at_once) {
       LeaveEngine(unit);
     }
-    Observe("kueue_workload_eviction_latency_seconds",
-            {{"cluster_queue", workload.status.admission->cluster_queue},
-             {"reason", api::FindCondition(workload.status.conditions, "Evicted")->reason}},
-            SecondsSince(api::FindCondition(workload.status.conditions, "Evicted")));
     History(HistoryKind::kRequeued, unit, &next,
             api::FindCondition(workload.status.conditions, "Evicted")->reason,
             backoff.has_value() ? "not before " + FormatTime(*backoff) : "");

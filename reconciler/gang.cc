@@ -8,8 +8,8 @@
 namespace tutti::reconciler {
 namespace {
 
-api::WriteRequest Create(GangApi version, const api::Job& job, const std::string& name, Json policy,
-                         const std::string& priority_class,
+api::WriteRequest Create(GangApi version, const QueuedJob& job, const std::string& name,
+                         Json policy, const std::string& priority_class,
                          const std::vector<api::PodClaim>& claims = {}) {
   api::WriteRequest write;
   write.verb = api::Verb::kCreate;
@@ -35,7 +35,8 @@ api::WriteRequest Create(GangApi version, const api::Job& job, const std::string
     }
     spec.Set("resourceClaims", std::move(list));
   }
-  const api::OwnerReference owner{"batch/v1", "Job", job.meta.name, job.meta.uid,
+  const api::Resource& kind = job.kind.Resource();
+  const api::OwnerReference owner{kind.ApiVersion(), kind.kind, job.meta.name, job.meta.uid,
                                   /*controller=*/false};
   write.body =
       Json::Obj({{"apiVersion", write.resource.ApiVersion()},
@@ -55,7 +56,7 @@ api::Resource PodGroupResource(GangApi version) {
   return resource;
 }
 
-api::WriteRequest CreateGroup(GangApi version, const api::Job& job, const std::string& name,
+api::WriteRequest CreateGroup(GangApi version, const QueuedJob& job, const std::string& name,
                               int32_t min_count, const std::string& priority_class,
                               const std::vector<api::PodClaim>& claims) {
   return Create(version, job, name, Json::Obj({{"gang", Json::Obj({{"minCount", min_count}})}}),
@@ -81,7 +82,7 @@ api::WriteRequest StripGroup(GangApi version, const api::ObjectKey& key) {
   return write;
 }
 
-std::vector<api::WriteRequest> OpenGroup(GangApi version, const api::Job& job,
+std::vector<api::WriteRequest> OpenGroup(GangApi version, const QueuedJob& job,
                                          const api::PodGroup& group,
                                          const std::string& priority_class) {
   std::vector<api::WriteRequest> writes;
@@ -135,7 +136,7 @@ bool MadeByController(const api::PodGroup& group, const std::string& job_uid) {
   return controller != nullptr && controller->uid == job_uid;
 }
 
-bool CanAdopt(const api::PodGroup& group, const api::Job& job, int32_t min_count) {
+bool CanAdopt(const api::PodGroup& group, const QueuedJob& job, int32_t min_count) {
   return !group.meta.deleted.has_value() && group.min_count == min_count &&
          MadeFor(group, job.meta.uid);
 }

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "api/batch.h"
 #include "api/core.h"
 #include "api/request.h"
+#include "reconciler/job_kind.h"
 #include "reconciler/options.h"
 
 namespace tutti::reconciler {
@@ -17,7 +17,7 @@ namespace tutti::reconciler {
 
 // A fresh gang PodGroup, owned by the job (not as its controller: that would freeze parallelism).
 // `claims`: ResourceClaims that its pods share.
-[[nodiscard]] api::WriteRequest CreateGroup(GangApi version, const api::Job& job,
+[[nodiscard]] api::WriteRequest CreateGroup(GangApi version, const QueuedJob& job,
                                             const std::string& name, int32_t min_count,
                                             const std::string& priority_class,
                                             const std::vector<api::PodClaim>& claims = {});
@@ -27,7 +27,7 @@ namespace tutti::reconciler {
 // Delete, strip and create again as `basic` under the same name: lets a replacement pod pass that
 // waits for a quorum which can't be met any more. Running pods are not touched. Only for groups
 // without claims of their own.
-[[nodiscard]] std::vector<api::WriteRequest> OpenGroup(GangApi version, const api::Job& job,
+[[nodiscard]] std::vector<api::WriteRequest> OpenGroup(GangApi version, const QueuedJob& job,
                                                        const api::PodGroup& group,
                                                        const std::string& priority_class);
 // New pods of its Job stay out of the group from now on (label tutti.dev/started and a policy): for
@@ -43,7 +43,7 @@ namespace tutti::reconciler {
 // Made by the Job controller (feature gate WorkloadWithJob), which puts the job's pods into it.
 [[nodiscard]] bool MadeByController(const api::PodGroup& group, const std::string& job_uid);
 // A group found under the name that we wanted to create: ours from before a crash?
-[[nodiscard]] bool CanAdopt(const api::PodGroup& group, const api::Job& job, int32_t min_count);
+[[nodiscard]] bool CanAdopt(const api::PodGroup& group, const QueuedJob& job, int32_t min_count);
 // Why a group that the user named in a Job's template can't be used; "" = it can: it belongs to
 // nobody, to this job, or to several owners of which the job is one.
 [[nodiscard]] std::string ForeignGroup(const api::PodGroup& group, const std::string& job_uid);

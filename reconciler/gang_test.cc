@@ -3,15 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include "reconciler/batch_job.h"
+
 namespace tutti::reconciler {
 namespace {
 
-api::Job TheJob() {
-  api::Job job;
-  job.meta.ns = "team";
-  job.meta.name = "train";
-  job.meta.uid = "u-1";
-  return job;
+const QueuedJob& TheJob() {
+  static const auto kJob = [] {
+    api::Job job;
+    job.meta.ns = "team";
+    job.meta.name = "train";
+    job.meta.uid = "u-1";
+    return MakeBatchJob(std::move(job));
+  }();
+  return *kJob;
 }
 
 api::PodGroup TheGroup() {

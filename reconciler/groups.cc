@@ -21,11 +21,6 @@ constexpr Duration kClaimGrace = std::chrono::seconds(5);
 // A group that the Job controller makes is seen so long after the Job's status at the latest.
 constexpr Duration kControllerGrace = std::chrono::seconds(2);
 
-// The rule of the Job controller's feature gate WorkloadWithJob, without knowing the gate.
-bool ControllerMayGroup(const api::Job& job) {
-  return job.indexed && job.parallelism > 1 && job.completions == job.parallelism;
-}
-
 bool Holds(const std::vector<const api::Pod*>& pods, const std::string& group) {
   return std::any_of(pods.begin(), pods.end(), [&](const api::Pod* pod) {
     return !pod->Terminal() && pod->scheduling_group == group;
@@ -90,20 +85,18 @@ bool Core::StripStuckGroups(Unit& unit) {
     writes.push_back(StripGroup(options_.gang_api, group->meta.Key()));
   }
   unit.group_stuck_since = kNoTime;
-  if (const auto job = world_.job_by_uid.find(unit.job_uid); job != world_.job_by_uid.end()) {
-    if (const auto object = world_.jobs.Find(job->second)) {
-      Event(*object, /*warning=*/true, "GroupFinalizerRemoved",
-            "PodGroup " + stuck.front()->meta.name +
-                " was not let go after its last pod: is the feature gate GenericWorkload on in the "
-                "kube-controller-manager?");
-    }
+  if (const auto job = world_.JobOf(unit.job_uid)) {
+    Event(*job, /*warning=*/true, "GroupFinalizerRemoved",
+          "PodGroup " + stuck.front()->meta.name +
+              " was not let go after its last pod: is the feature gate GenericWorkload on in the "
+              "kube-controller-manager?");
   }
   Emit(unit, std::move(writes));
   return true;
 }
 
-std::string Core::GroupProblem(const Unit& unit, const api::Job& job) const {
-  const auto claims = GangClaimsOf(job);
+std::string Core::GroupProblem(const Unit& unit, const QueuedJob& job) const {
+  const auto claims = job.GangClaims();
   if (!claims) {
     return claims.error().message;
   }
@@ -119,17 +112,17 @@ std::string Core::GroupProblem(const Unit& unit, const api::Job& job) const {
   return "";
 }
 
-Core::GroupPlan Core::PlanGroup(Unit& unit, const api::Job& job, const api::Workload& workload,
+Core::GroupPlan Core::PlanGroup(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                                 int32_t needed) {
   GroupPlan plan;
   // Before the admission it is a reason to wait; it may have changed since.
   if (std::string problem = GroupProblem(unit, job); !problem.empty()) {
     return plan.Refuse(std::move(problem));
   }
-  if (!UseGroups()) {
+  if (!UseGroups() || !job.JoinsGroups()) {
     return plan;
   }
-  const auto claims = GangClaimsOf(job);
+  const auto claims = job.GangClaims();
   if (!unit.refs.preset_group.empty()) {
     return PlanPresetGroup(unit, job, needed);
   }
@@ -137,15 +130,14 @@ Core::GroupPlan Core::PlanGroup(Unit& unit, const api::Job& job, const api::Work
     job_controller_groups_ = true;
     return PlanControllersGroup(unit, *theirs, needed, !claims->empty());
   }
-  if (ControllerMayGroup(job)) {
+  if (const std::optional<Time> synced = job.ControllersFirstSync()) {
     // Its first sync makes the group, if at all: nothing may be released before.
-    const api::Condition* synced = api::FindCondition(job.conditions, "Suspended");
-    if (synced == nullptr && !job.start_time.has_value()) {
-      return plan.Wait();  // the Job's status comes back here
+    if (*synced == kNoTime) {
+      return plan.Wait();  // the job's status comes back here
     }
-    if (job_controller_groups_ && synced != nullptr &&
-        now_ < synced->last_transition + kControllerGrace && TotalEvictions(workload.status) == 0) {
-      WakeAt(unit, synced->last_transition + kControllerGrace);
+    if (job_controller_groups_ && now_ < *synced + kControllerGrace &&
+        TotalEvictions(workload.status) == 0) {
+      WakeAt(unit, *synced + kControllerGrace);
       return plan.Wait();
     }
   }
@@ -212,7 +204,7 @@ Core::GroupPlan Core::AwaitClaims(Unit& unit, const api::PodGroup& group,
 }
 
 // The user named the group in the template: the name is fixed, so its last use must be over first.
-Core::GroupPlan Core::PlanPresetGroup(Unit& unit, const api::Job& job, int32_t needed) {
+Core::GroupPlan Core::PlanPresetGroup(Unit& unit, const QueuedJob& job, int32_t needed) {
   GroupPlan plan;
   const std::string& preset = unit.refs.preset_group;
   if (Holds(world_.PodsOf(unit.job_uid), preset)) {
@@ -252,18 +244,19 @@ Core::GroupPlan Core::PlanControllersGroup(Unit& unit, const api::PodGroup& thei
 }
 
 // What a replacement of a lost member meets in its group. True when something was done about it.
-bool Core::HelpReplacement(Unit& unit, const api::Job& job, const api::Workload& workload,
+bool Core::HelpReplacement(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                            const api::Pod* unplaced, int32_t live) {
-  if (options_.gang_api == GangApi::kNone || (unplaced == nullptr && live >= job.GangSize())) {
+  if (options_.gang_api == GangApi::kNone ||
+      (unplaced == nullptr && live >= GangSize(job, workload))) {
     return false;
   }
-  const std::string name = unplaced != nullptr ? unplaced->scheduling_group : GroupLabelOf(job);
+  const std::string name = unplaced != nullptr ? unplaced->scheduling_group : job.GroupLabel();
   if (name.empty()) {
     return false;  // a pod of its own
   }
   const auto group = world_.groups.Find({job.meta.ns, name});
   if (group == nullptr) {
-    if (unplaced == nullptr || (name != GroupLabelOf(job) && name != unit.refs.preset_group)) {
+    if (unplaced == nullptr || (name != job.GroupLabel() && name != unit.refs.preset_group)) {
       return false;
     }
     // Deleted for opening, and the last write was lost.
@@ -278,7 +271,7 @@ bool Core::HelpReplacement(Unit& unit, const api::Job& job, const api::Workload&
   }
   // The scheduler lets a replacement pass only when live pods meet the quorum; members that have
   // finished don't count, those that are still to come do.
-  const bool blocked = group->min_count > std::max(live, job.GangSize());
+  const bool blocked = group->min_count > std::max(live, GangSize(job, workload));
   const bool theirs = MadeByController(*group, unit.job_uid);
   if (!blocked || (!theirs && !MadeFor(*group, unit.job_uid))) {
     return false;

@@ -3,6 +3,7 @@
 // that may have something to do are marked. See core.h.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "api/pod_rules.h"
 #include "base/names.h"
@@ -12,14 +13,6 @@
 
 namespace tutti::reconciler {
 namespace {
-
-// A Job of another controller belongs to that controller: it is queued through its parent or not at
-// all. CronJobs are no queued kind: their Jobs are. The policies that hold Jobs say the same.
-bool QueuedThroughParent(const api::ObjectMeta& meta) {
-  const api::OwnerReference* owner = meta.Controller();
-  return owner != nullptr &&
-         !(owner->kind == "CronJob" && owner->api_version.starts_with("batch/"));
-}
 
 bool SameNode(const api::Node& a, const api::Node& b) {
   return a.unschedulable == b.unschedulable && a.taints == b.taints &&
@@ -37,11 +30,8 @@ bool SignOfAutoscaler(const api::Node& node) {
 
 }  // namespace
 
-bool Core::Managed(const api::Job& job) const {
-  if (QueuedThroughParent(job.meta)) {
-    return false;
-  }
-  if (!job.managed_by.empty() && job.managed_by != "kubernetes.io/job-controller") {
+bool Core::Managed(const QueuedJob& job) const {
+  if (!job.MayBeQueued()) {
     return false;
   }
   if (job.meta.Label(names::kQueueNameLabel).empty() && !options_.manage_jobs_without_queue_name) {
@@ -51,44 +41,91 @@ bool Core::Managed(const api::Job& job) const {
   return ns != nullptr && options_.managed_namespaces.Matches(ns->meta.labels);
 }
 
-void Core::OnJob(std::shared_ptr<const api::Job> job, bool deleted) {
-  const auto change = deleted ? world_.jobs.Remove(*job) : world_.jobs.Upsert(job);
+std::shared_ptr<const QueuedJob> Core::ManagedAncestor(const QueuedJob& job) const {
+  constexpr int kMostLevels = 10;  // owners may form a cycle
+  std::shared_ptr<const QueuedJob> found;
+  const api::OwnerReference* owner = job.meta.Controller();
+  for (int level = 0; owner != nullptr && level < kMostLevels; ++level) {
+    const auto parent = world_.JobOf(owner->uid);
+    if (parent == nullptr) {
+      break;
+    }
+    if (Managed(*parent)) {
+      found = parent;
+    }
+    owner = parent->meta.Controller();
+  }
+  return found;
+}
+
+void Core::OnJob(std::shared_ptr<const QueuedJob> job, bool deleted) {
+  auto& store = world_.jobs[std::string(job->kind.Framework())];
+  const auto change = deleted ? store.Remove(*job) : store.Upsert(job);
   if (!change.applied) {
     return;
   }
-  const std::string& uid = job->meta.uid;
-  if (deleted) {
-    world_.job_by_uid.erase(uid);
-  } else {
-    if (change.before != nullptr && change.before->meta.uid != uid) {
-      // Deleted and created again between two events.
-      world_.job_by_uid.erase(change.before->meta.uid);
-      if (const auto old = unit_of_job_.find(change.before->meta.uid); old != unit_of_job_.end()) {
-        Dirty(old->second);
-      }
+  if (!deleted && change.before != nullptr && change.before->meta.uid != job->meta.uid) {
+    // Deleted and created again between two events.
+    ForgetJob(change.before->meta.uid);
+    if (const auto old = unit_of_job_.find(change.before->meta.uid); old != unit_of_job_.end()) {
+      Dirty(old->second);
     }
-    world_.job_by_uid[uid] = job->meta.Key();
+  }
+  JobChanged(job, deleted);
+}
+
+void Core::ForgetJob(const std::string& uid) {
+  const auto job = world_.job_by_uid.find(uid);
+  if (job == world_.job_by_uid.end()) {
+    return;
+  }
+  const auto others = world_.jobs_of_namespace.find(job->second->meta.ns);
+  others->second.erase(uid);
+  if (others->second.empty()) {
+    world_.jobs_of_namespace.erase(others);
+  }
+  world_.job_by_uid.erase(job);
+}
+
+void Core::JobChanged(const std::shared_ptr<const QueuedJob>& job, bool deleted) {
+  const std::string uid = job->meta.uid;
+  const std::shared_ptr<const QueuedJob> before = world_.JobOf(uid);
+  if (deleted) {
+    ForgetJob(uid);
+  } else {
+    world_.job_by_uid[uid] = job;
+    world_.jobs_of_namespace[job->meta.ns].insert(uid);
   }
   auto known = unit_of_job_.find(uid);
-  if (known != unit_of_job_.end() && !deleted && change.before != nullptr &&
-      PrebuiltWorkloadOf(*change.before, options_.prebuilt_by_annotation) !=
-          PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation)) {
+  if (known != unit_of_job_.end() && !deleted && before != nullptr &&
+      PrebuiltWorkloadOf(before->meta, options_.prebuilt_by_annotation) !=
+          PrebuiltWorkloadOf(job->meta, options_.prebuilt_by_annotation)) {
     // Another Workload from now on. The one before is deleted as a duplicate.
-    const api::ObjectKey before = known->second;
-    Forget(before);
+    const api::ObjectKey last = known->second;
+    Forget(last);
     known = unit_of_job_.end();
-    if (const auto workload = world_.workloads.Find(before)) {
-      Unit& duplicate = units_[before];
-      duplicate.key = before;
+    if (const auto workload = world_.workloads.Find(last)) {
+      Unit& duplicate = units_[last];
+      duplicate.key = last;
       duplicate.job_uid = uid;
-      Dirty(before);
+      Dirty(last);
     }
   }
   if (known == unit_of_job_.end()) {
-    if (deleted || !Managed(*job)) {
+    const auto ancestor = ManagedAncestor(*job);
+    if (deleted || (!Managed(*job) && ancestor == nullptr)) {
       return;
     }
-    const api::ObjectKey key = WorkloadKeyOf(*job);
+    if (ancestor != nullptr) {
+      children_of_[ancestor->meta.uid].insert(uid);
+    }
+    api::ObjectKey key = WorkloadKeyOf(*job);
+    if (const auto workload = world_.workloads.Find(key);
+        workload != nullptr && !job->MayTake(*workload)) {
+      const api::ObjectKey refused{job->meta.ns, uid};  // no Workload can have this name
+      refused_units_[key].insert(refused);
+      key = refused;
+    }
     Unit& unit = units_[key];
     unit.key = key;
     unit.job_uid = uid;
@@ -98,7 +135,7 @@ void Core::OnJob(std::shared_ptr<const api::Job> job, bool deleted) {
   Dirty(known->second);
 }
 
-void Core::LinkPod(const api::Pod& pod) {
+void Core::LinkPod(const WatchedPod& pod) {
   LinkClaimsOf(pod.meta.uid);
   if (pod.node_name.empty() || pod.Terminal() || pod.shape == nullptr) {
     engine_->capacity().RemovePod(pod.meta.uid);
@@ -107,10 +144,11 @@ void Core::LinkPod(const api::Pod& pod) {
   std::string gang;
   std::string pod_set;
   // A pod that is on its way out takes its place, but is no member: its job may be starting anew.
-  if (const auto unit = unit_of_job_.find(OwningJob(pod.meta));
-      unit != unit_of_job_.end() && !pod.meta.deleted.has_value()) {
-    gang = unit->second.ToString();
-    pod_set = "main";
+  if (const auto member = world_.MemberOf(pod); member && !pod.meta.deleted.has_value()) {
+    if (const auto unit = unit_of_job_.find(member->job_uid); unit != unit_of_job_.end()) {
+      gang = unit->second.ToString();
+      pod_set = member->pod_set;
+    }
   }
   engine_->capacity().SetPod(
       pod.meta.uid, pod.node_name, pod.shape, gang, pod_set,
@@ -118,12 +156,18 @@ void Core::LinkPod(const api::Pod& pod) {
 }
 
 void Core::RelinkPodsOf(const std::string& job_uid) {
-  for (const api::Pod* pod : world_.PodsOf(job_uid)) {
-    LinkPod(*pod);
+  const auto index = world_.pods_by_job.find(job_uid);
+  if (index == world_.pods_by_job.end()) {
+    return;
+  }
+  for (const api::ObjectKey& key : index->second) {
+    if (const auto pod = world_.pods.Find(key)) {
+      LinkPod(*pod);
+    }
   }
 }
 
-void Core::OnPod(std::shared_ptr<const api::Pod> pod, bool deleted) {
+void Core::OnPod(std::shared_ptr<const WatchedPod> pod, bool deleted) {
   const auto change = deleted ? world_.pods.Remove(*pod) : world_.pods.Upsert(pod);
   if (!change.applied) {
     return;
@@ -131,11 +175,13 @@ void Core::OnPod(std::shared_ptr<const api::Pod> pod, bool deleted) {
   if (change.before != nullptr && change.before->meta.uid != pod->meta.uid) {
     engine_->capacity().RemovePod(change.before->meta.uid);
   }
-  const std::string job = OwningJob(pod->meta);
+  const PodMember member = world_.MemberOf(*pod).value_or(PodMember{});
+  const std::string& job = member.job_uid;
   if (change.before != nullptr) {
     // The name went to another job's pod, or the pod lost its owner.
-    if (const std::string was = OwningJob(change.before->meta); !was.empty() && was != job) {
-      UnlinkPod(was, pod->meta.Key());
+    if (const auto was = world_.MemberOf(*change.before); was && was->job_uid != job) {
+      UnlinkPod(was->job_uid, pod->meta.Key());
+      ComposeJob(*was);
     }
   }
   if (deleted) {
@@ -148,11 +194,33 @@ void Core::OnPod(std::shared_ptr<const api::Pod> pod, bool deleted) {
   }
   if (deleted) {
     UnlinkPod(job, pod->meta.Key());
+    ComposeJob(member);
     return;
   }
   world_.pods_by_job[job].insert(pod->meta.Key());
+  ComposeJob(member);
   if (const auto unit = unit_of_job_.find(job); unit != unit_of_job_.end()) {
     Dirty(unit->second);
+  }
+}
+
+void Core::ComposeJob(const PodMember& member) {
+  if (!member.kind->MadeOfPods()) {
+    return;
+  }
+  std::vector<std::shared_ptr<const WatchedPod>> pods;
+  if (const auto index = world_.pods_by_job.find(member.job_uid);
+      index != world_.pods_by_job.end()) {
+    for (const api::ObjectKey& key : index->second) {
+      if (auto pod = world_.pods.Find(key)) {
+        pods.push_back(std::move(pod));
+      }
+    }
+  }
+  if (!pods.empty()) {
+    JobChanged(member.kind->Compose(member.job_uid, pods), /*deleted=*/false);
+  } else if (const auto last = world_.JobOf(member.job_uid)) {
+    JobChanged(last, /*deleted=*/true);
   }
 }
 
@@ -206,14 +274,11 @@ void Core::OnNamespace(std::shared_ptr<const api::Namespace> ns, bool deleted) {
   }
   engine_->SetNamespace(ns->meta.name, ns->meta.labels);
   // Jobs that were seen before their namespace, or that a label change made managed.
-  const auto& all = world_.jobs.All();
-  std::vector<std::shared_ptr<const api::Job>> jobs;
-  for (auto it = all.lower_bound({ns->meta.name, ""});
-       it != all.end() && it->first.ns == ns->meta.name; ++it) {
-    jobs.push_back(it->second);
-  }
-  for (auto& job : jobs) {
-    OnJob(std::move(job), false);
+  if (const auto jobs = world_.jobs_of_namespace.find(ns->meta.name);
+      jobs != world_.jobs_of_namespace.end()) {
+    for (const std::string& uid : jobs->second) {
+      JobChanged(world_.JobOf(uid), /*deleted=*/false);
+    }
   }
 }
 
@@ -240,9 +305,14 @@ void Core::OnPriorityClass(std::shared_ptr<const api::PriorityClass> priority, b
 }
 
 void Core::OnAdmissionCheck(std::shared_ptr<const api::AdmissionCheck> check, bool deleted) {
-  if ((deleted ? world_.admission_checks.Remove(*check) : world_.admission_checks.Upsert(check))
-          .applied) {
+  const auto change =
+      deleted ? world_.admission_checks.Remove(*check) : world_.admission_checks.Upsert(check);
+  if (change.applied) {
     dirty_queues_.insert("AdmissionCheck/" + check->meta.name);
+    if (deleted || change.before == nullptr || change.before->parameters != check->parameters) {
+      provisioned_flavors_stale_ = capacity_modes_stale_ = true;
+      DirtyAll();  // requests are made as the parameters say
+    }
     for (const auto& [key, queue] : world_.cluster_queues.All()) {
       if (UsesCheck(*queue, check->meta.name)) {
         JudgeChecks(*queue);
@@ -282,7 +352,7 @@ void Core::OnPodGroup(std::shared_ptr<const api::PodGroup> group, bool deleted) 
       Dirty(unit);
     }
   }
-  const std::string job = OwningJob(group->meta);
+  const std::string job = world_.OwnerOf(group->meta);
   if (job.empty()) {
     return;
   }
@@ -307,20 +377,22 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
   if (!change.applied) {
     return;
   }
+  if (const auto refused = refused_units_.find(key); deleted && refused != refused_units_.end()) {
+    dirty_units_.insert(refused->second.begin(), refused->second.end());
+    refused_units_.erase(refused);
+  }
   if (deleted && !units_.contains(key)) {
     return;
   }
   Unit& unit = units_[key];
   unit.key = key;
   if (unit.job_uid.empty()) {
-    if (const std::string owner = OwningJob(workload->meta); !owner.empty()) {
+    if (const std::string owner = world_.OwnerOf(workload->meta); !owner.empty()) {
       unit.job_uid = owner;
       auto [known, fresh] = unit_of_job_.emplace(owner, key);
-      const auto owning = world_.job_by_uid.find(owner);
-      const auto job =
-          owning != world_.job_by_uid.end() ? world_.jobs.Find(owning->second) : nullptr;
+      const auto job = world_.JobOf(owner);
       const bool named =
-          job != nullptr && !PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation).empty();
+          job != nullptr && !PrebuiltWorkloadOf(job->meta, options_.prebuilt_by_annotation).empty();
       if (!fresh && known->second != key && !named &&
           world_.workloads.Find(known->second) == nullptr) {
         // A Workload under another name than ours is taken over, unless we have made one already.
@@ -339,11 +411,53 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
       }
     }
   }
+  if (change.before != nullptr && change.before->status.admission.has_value() &&
+      change.before->QuotaReserved() && !workload->QuotaReserved() && workload->Evicted()) {
+    const api::Condition* evicted = api::FindCondition(workload->status.conditions, "Evicted");
+    Observe("kueue_workload_eviction_latency_seconds",
+            {{"cluster_queue", change.before->status.admission->cluster_queue},
+             {"reason", evicted->reason}},
+            std::max(0.0, SecondsSince(evicted)));
+  }
   if (change.before != nullptr && change.before->queue_name != workload->queue_name) {
     DirtyLocal({key.ns, change.before->queue_name});
   }
+  if (const auto slices = slices_of_.find(key); slices != slices_of_.end()) {
+    for (const api::ObjectKey& slice : slices->second) {
+      Dirty(slice);  // what it has to ask for depends on what this one has
+    }
+  }
+  if (const auto replaced = ReplacedBy(*workload)) {
+    Dirty(replaced->meta.Key());  // ends when the other has quota
+  }
+  LinkSlice(*workload, deleted);
   DirtyLocal({key.ns, workload->queue_name});
   Dirty(key);
+  if (const auto children = children_of_.find(unit.job_uid); children != children_of_.end()) {
+    for (const std::string& child : children->second) {
+      if (const auto known = unit_of_job_.find(child); known != unit_of_job_.end()) {
+        Dirty(known->second);
+      }
+    }
+  }
+}
+
+void Core::LinkSlice(const api::Workload& workload, bool deleted) {
+  const std::string_view name = workload.meta.Annotation(names::kSliceReplacementAnnotation);
+  const size_t slash = name.find('/');
+  if (slash == std::string_view::npos) {
+    return;
+  }
+  const api::ObjectKey replaced{std::string(name.substr(0, slash)),
+                                std::string(name.substr(slash + 1))};
+  if (!deleted) {
+    slices_of_[replaced].insert(workload.meta.Key());
+  } else if (const auto slices = slices_of_.find(replaced); slices != slices_of_.end()) {
+    slices->second.erase(workload.meta.Key());
+    if (slices->second.empty()) {
+      slices_of_.erase(slices);
+    }
+  }
 }
 
 void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool deleted) {
@@ -371,6 +485,7 @@ void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool d
              change.before->meta.deleted != queue->meta.deleted) {
     engine_->SetClusterQueue(*queue);
     JudgeChecks(*queue);
+    provisioned_flavors_stale_ = capacity_modes_stale_ = true;
   } else {
     return;  // only its status changed
   }
@@ -415,6 +530,7 @@ void Core::OnCohort(std::shared_ptr<const api::Cohort> cohort, bool deleted) {
   }
   dirty_queues_.insert("Cohort/" + cohort->meta.name);
   if (deleted) {
+    out_.metrics.push_back({MetricSample::Op::kRemove, "", {{"cohort", cohort->meta.name}}, 0});
     engine_->RemoveCohort(cohort->meta.name);
   } else if (change.before == nullptr ||
              change.before->meta.generation != cohort->meta.generation) {
@@ -473,13 +589,17 @@ engine::CapacityMode Core::ModeOf(const api::ResourceFlavor& flavor) const {
     case CapacityChoice::kAuto:
       break;
   }
-  const bool autoscaled = options_.autoscaler_seen || !autoscaled_nodes_.empty();
+  const bool autoscaled = options_.autoscaler_seen || !autoscaled_nodes_.empty() ||
+                          provisioned_flavors_.contains(flavor.meta.name);
   const bool has_nodes = engine_->capacity().CountNodes(flavor.node_labels) > 0;
   return has_nodes && !autoscaled ? engine::CapacityMode::kRequire : engine::CapacityMode::kRelease;
 }
 
 void Core::RefreshCapacityModes() {
   capacity_modes_stale_ = false;
+  if (std::exchange(provisioned_flavors_stale_, false)) {
+    provisioned_flavors_ = ProvisionedFlavors();
+  }
   for (const auto& [key, flavor] : world_.flavors.All()) {
     const engine::CapacityMode mode = ModeOf(*flavor);
     const auto known = capacity_modes_.find(key.name);

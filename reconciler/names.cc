@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 
 #include <openssl/evp.h>
 
@@ -14,12 +15,11 @@ constexpr size_t kMaxName = 253;
 constexpr size_t kHashLength = 5;
 constexpr size_t kMaxLabelValue = 63;
 
-// The first `digits` hex digits of SHA-1. Not for security: it is the name rule of Kueue's
-// Workloads.
-std::string ShortSha1(const std::string& text, size_t digits) {
+// The first `digits` hex digits. Not for security: Kueue's rules for names are made so.
+std::string ShortHash(const EVP_MD* kind, const std::string& text, size_t digits) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> sum{};
   unsigned int length = 0;
-  if (EVP_Digest(text.data(), text.size(), sum.data(), &length, EVP_sha1(), nullptr) != 1) {
+  if (EVP_Digest(text.data(), text.size(), sum.data(), &length, kind, nullptr) != 1) {
     return std::string(digits, '0');
   }
   constexpr std::string_view kHex = "0123456789abcdef";
@@ -30,6 +30,20 @@ std::string ShortSha1(const std::string& text, size_t digits) {
   }
   out.resize(digits);
   return out;
+}
+
+// As long as a name can be with "-" and the hash behind it.
+constexpr size_t kMaxProvisioningName = kMaxName - 1 - kHashLength;
+// Attempts whose cut names are recognised: nobody retries so often.
+constexpr int32_t kMaxAttempts = 1000;
+
+std::string Cut(std::string name) {
+  if (name.size() <= kMaxProvisioningName) {
+    return name;
+  }
+  const std::string hash = ShortHash(EVP_sha1(), name, kHashLength);
+  name.resize(kMaxProvisioningName);
+  return name + "-" + hash;
 }
 
 }  // namespace
@@ -43,7 +57,11 @@ std::string WorkloadName(std::string_view kind, std::string_view group, std::str
   prefix.resize(std::min(prefix.size(), kMaxName - 1 - kHashLength));
   const std::string input = std::string(kind) + "\n" + std::string(group) + "\n" +
                             std::string(owner_name) + "\n" + std::string(owner_uid);
-  return prefix + "-" + ShortSha1(input, kHashLength);
+  return prefix + "-" + ShortHash(EVP_sha1(), input, kHashLength);
+}
+
+std::string ShortSha256(const std::string& text, size_t digits) {
+  return ShortHash(EVP_sha256(), text, digits);
 }
 
 std::string GroupName(std::string_view job_name, std::string_view workload_uid, int number) {
@@ -54,6 +72,36 @@ std::string GroupName(std::string_view job_name, std::string_view workload_uid, 
     name.pop_back();
   }
   return name + suffix;
+}
+
+std::string ProvisioningRequestName(std::string_view workload, std::string_view check,
+                                    int32_t attempt) {
+  return Cut(std::string(workload) + "-" + std::string(check) + "-" + std::to_string(attempt));
+}
+
+std::string ProvisioningTemplateName(std::string_view request, std::string_view pod_set) {
+  return Cut("ppt-" + std::string(request) + "-" + std::string(pod_set));
+}
+
+std::optional<int32_t> ProvisioningAttempt(std::string_view request, std::string_view workload,
+                                           std::string_view check) {
+  const std::string prefix = std::string(workload) + "-" + std::string(check) + "-";
+  if (prefix.size() < kMaxProvisioningName && request.starts_with(prefix)) {
+    int32_t attempt = 0;
+    const char* end = request.data() + request.size();
+    const auto [stop, error] = std::from_chars(request.data() + prefix.size(), end, attempt);
+    if (error == std::errc() && stop == end && attempt > 0) {
+      return attempt;
+    }
+  }
+  if (prefix.size() + std::to_string(kMaxAttempts).size() > kMaxProvisioningName) {
+    for (int32_t attempt = 1; attempt <= kMaxAttempts; ++attempt) {
+      if (request == ProvisioningRequestName(workload, check, attempt)) {
+        return attempt;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace tutti::reconciler

@@ -45,5 +45,28 @@ TEST(NamesTest, AnotherAdmissionGetsAnotherGroup) {
   EXPECT_NE(GroupName("train", kUid, 1), GroupName("train", kUid, 2));
 }
 
+TEST(NamesTest, ProvisioningNamesAreKueuesAndTellTheirAttempt) {
+  EXPECT_EQ(ProvisioningRequestName("wl", "check", 1), "wl-check-1");
+  EXPECT_EQ(ProvisioningTemplateName("wl-check-1", "main"), "ppt-wl-check-1-main");
+  EXPECT_EQ(ProvisioningAttempt("wl-check-12", "wl", "check"), 12);
+  for (const char* other : {"wl-check-", "wl-check-x", "wl-check-1x", "wl-other-1", "wl-check-1-1",
+                            "wl-check--1", "x-wl-check-1"}) {
+    EXPECT_EQ(ProvisioningAttempt(other, "wl", "check"), std::nullopt) << other;
+  }
+  EXPECT_EQ(ProvisioningAttempt("wl-check-1-2", "wl", "check-1"), 2);
+}
+
+TEST(NamesTest, ACutProvisioningNameStillTellsItsAttempt) {
+  for (size_t length : {230U, 238U, 239U, 240U, 241U, 252U}) {
+    const std::string workload(length, 'w');
+    for (int32_t attempt : {1, 2, 13}) {
+      const std::string name = ProvisioningRequestName(workload, "check", attempt);
+      EXPECT_LE(name.size(), 253U);
+      EXPECT_EQ(ProvisioningAttempt(name, workload, "check"), attempt) << length;
+    }
+    EXPECT_LE(ProvisioningTemplateName(workload, "main").size(), 253U);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::reconciler

@@ -16,6 +16,9 @@
 
 namespace tutti::reconciler {
 
+class JobKind;
+const JobKind& BatchJobKind();
+
 enum class Mode {
   kObserve,     // decides, writes nothing
   kTakeover,    // installed Kueue CRDs, never touched
@@ -87,6 +90,12 @@ struct Options {
   // Gate WorkloadIdentifierAnnotations: a prebuilt Workload may be named by an annotation, too.
   bool prebuilt_by_annotation = true;
 
+  // Kinds of jobs that are queued, in the order of AllJobKinds (job_kinds.h).
+  std::vector<const JobKind*> job_kinds = {&BatchJobKind()};
+
+  // Gate SkipReassignmentForPodOwnedWorkloads: the Workload of an evicted pod isn't queued again.
+  bool pods_stay_evicted = true;
+
   ResourceRules resources;
   std::vector<std::string> label_keys_to_copy;  // from a job to its Workload, at creation
   std::vector<std::string> annotation_keys_to_copy;
@@ -96,6 +105,16 @@ struct Options {
   bool core = true;
   std::optional<engine::FairSharing> fair_sharing = {};
   std::optional<engine::AdmissionFairSharing> admission_fair_sharing = {};
+  engine::Rules rules = {};
+  bool reclaimable_pods = true;  // gate ReclaimablePods: pods that are done give their quota back
+  bool priority_boost = false;   // gate PriorityBoost: the annotation counts
+  bool preemption_gates =
+      true;                     // gate MultiKueueOrchestratedPreemption: spec.preemptionGates count
+  bool workload_slices = true;  // gate ElasticJobsViaWorkloadSlices
+  // Gate UnadmittedWorkloadsObservability: conditions say which of Kueue's detailed reasons it is.
+  bool detailed_reasons = false;
+  // Gate UnadmittedWorkloadsExplicitStatus: from the start, before anything was decided.
+  bool explicit_status = false;
 
   Duration landing_timeout = std::chrono::seconds(60);
   // Once a first pod is bound, the rest of the gang has this long.
@@ -113,6 +132,9 @@ struct Options {
   // So long the Job controller may take to see a suspended Job, before its start time is reset for
   // it.
   Duration job_controller_grace = std::chrono::seconds(1);
+  // ProvisioningRequests of an evicted workload are deleted (gate
+  // CleanupProvisioningRequestsOnEviction).
+  bool end_requests_on_eviction = true;
   Duration reclaim_interval = std::chrono::seconds(1);  // between writes of reclaimablePods
   Duration pending_reason_delay = std::chrono::seconds(1);
   Duration queue_status_interval = std::chrono::seconds(1);

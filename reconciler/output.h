@@ -37,6 +37,7 @@ struct EventRecord {
   bool warning = false;
   std::string reason;
   std::string message;
+  bool any_message = false;  // one event for all that differ by the message only, with a count
 };
 
 enum class HistoryKind {

@@ -2,6 +2,7 @@
 // A workload without quota: may it stand in the queue, what the engine is told of it, and what its
 // status says of the reason. See core.h.
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -14,29 +15,69 @@
 namespace tutti::reconciler {
 namespace {
 
-// Any of spec.preemptionGates that status does not show as open (Kueue's gate
-// MultiKueueOrchestratedPreemption and its like): nobody is preempted for it.
+// Any of spec.preemptionGates that status does not show as open: nobody is preempted for it.
 bool GatesClosed(const api::Workload& workload) {
-  const Json& gates = workload.status.other["preemptionGates"];
-  return std::any_of(gates.AsArray().begin(), gates.AsArray().end(),
-                     [](const Json& gate) { return gate["position"].AsString() != "Open"; });
+  const Json::Array& states = workload.status.other["preemptionGates"].AsArray();
+  return std::any_of(
+      workload.preemption_gates.begin(), workload.preemption_gates.end(), [&](const auto& name) {
+        return std::none_of(states.begin(), states.end(), [&](const Json& state) {
+          return state["name"].AsString() == name && state["position"].AsString() == "Open";
+        });
+      });
+}
+
+// What a reserved workload holds by its status, less the pods that it was made smaller by.
+api::Admission HeldBy(const api::Workload& workload) {
+  api::Admission held = *workload.status.admission;
+  for (api::PodSetAssignment& assignment : held.assignments) {
+    const auto spec =
+        std::find_if(workload.pod_sets.begin(), workload.pod_sets.end(),
+                     [&](const auto& known) { return known.name == assignment.name; });
+    const int32_t count = assignment.count.value_or(0);
+    if (spec == workload.pod_sets.end() || spec->count >= count) {
+      continue;
+    }
+    for (auto& [resource, quantity] : assignment.resource_usage) {
+      const int64_t amount = api::ToAmount(resource, quantity);
+      quantity = api::FromAmount(resource, api::SaturatingMul(amount / count, spec->count) +
+                                               amount % count * spec->count / count);
+    }
+    assignment.count = spec->count;
+  }
+  return held;
 }
 
 }  // namespace
 
-bool Core::ReadyToQueue(Unit& unit, const api::Job* job, const api::Workload& workload) {
+bool Core::ReadyToQueue(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   if (!workload.meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
     api::Workload next = workload;
     if (SetPendingReason(next.status, reason::kAdmissionGated,
                          "Admission is gated by: " + std::string(workload.meta.Annotation(
                                                          names::kAdmissionGatedByAnnotation)),
-                         {}, now_)) {
+                         {}, now_, Style())) {
       Emit(unit, {ApplyStatus(next)});
     }
     return false;
   }
+  if (options_.preemption_gates) {
+    api::Workload next = workload;
+    if (SyncPreemptionGates(next, now_)) {
+      Emit(unit, {ApplyStatus(next)});
+      return false;  // goes on with the answer
+    }
+  }
   if (FollowDeactivation(unit, job, workload) || !workload.active) {
+    api::Workload next = workload;
+    if (options_.detailed_reasons && unit.in_flight == 0 &&
+        SetPendingReason(next.status, reason::kDeactivated, "The workload is deactivated", {}, now_,
+                         Style())) {
+      Emit(unit, {ApplyStatus(next)});
+    }
     return false;
+  }
+  if (job != nullptr && job->WaitsForReplacements(workload).value_or(false)) {
+    return false;  // the missing pods come back here
   }
   if (!IsFalse(workload.status.conditions, "Requeued")) {
     if (!workload.status.requeue_at.has_value()) {
@@ -82,12 +123,12 @@ bool Core::ReadyToQueue(Unit& unit, const api::Job* job, const api::Workload& wo
   return false;  // goes on with the answer
 }
 
-void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload& workload) {
+void Core::ReconcilePending(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   if (unit.in_engine == Unit::InEngine::kReserved && !StartsAgain(workload)) {
     LeaveEngine(unit);  // the reservation was withdrawn from outside
   }
   if (job != nullptr) {
-    if (!job->suspend) {
+    if (!job->Suspended()) {
       StopJob(unit, *job, workload, {});
       return;
     }
@@ -96,7 +137,7 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
         SyncPodsReady(unit, *job, workload)) {
       return;
     }
-    if (HasLeftovers(*job) || !world_.GroupsOf(unit.job_uid).empty()) {
+    if (job->HasLeftovers() || !world_.GroupsOf(unit.job_uid).empty()) {
       const bool stopped = StopJob(unit, *job, workload, {});
       if (unit.in_flight != 0) {
         return;
@@ -161,7 +202,13 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
   engine::WorkloadInput input = InputFor(unit, workload, job);
   std::string key = input.local_queue + "|" + std::to_string(input.priority) + "|" +
                     std::to_string(input.queue_time.time_since_epoch().count()) + "|" +
-                    input.misconfigured;
+                    input.misconfigured + (input.preemption_gated ? "|gated" : "");
+  if (input.replaced.has_value()) {
+    key += "|" + input.replaces;
+    for (const api::PodSetAssignment& held : input.replaced->assignments) {
+      key += ":" + std::to_string(held.count.value_or(0));
+    }
+  }
   for (const engine::PodSetInput& pod_set : input.pod_sets) {
     key += "|" + pod_set.name + ":" + std::to_string(pod_set.count) + "@" +
            std::to_string(reinterpret_cast<uintptr_t>(pod_set.shape.get()));
@@ -181,7 +228,8 @@ void Core::ReconcilePending(Unit& unit, const api::Job* job, const api::Workload
   if (!options_.scheduler) {
     // No pass tells it; what stands in the way before any decision is told all the same.
     auto why = engine_->WhyPending(input.id);
-    if (why.has_value() && CoarseReason(why->reason) == reason::kInadmissible) {
+    if (why.has_value() &&
+        (CoarseReason(why->reason) == reason::kInadmissible || IsDue(unit, workload))) {
       unit.pending_since = now_;
       unit.pending = std::move(*why);
     }
@@ -193,11 +241,13 @@ void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
   if (!unit.pending.has_value()) {
     return;
   }
-  const std::string_view coarse =
-      unit.pending_blocked ? reason::kWaiting : CoarseReason(unit.pending->reason);
-  const Time due = coarse == reason::kInadmissible
-                       ? unit.pending_since
-                       : unit.pending_since + options_.pending_reason_delay;
+  const bool detailed = options_.detailed_reasons;
+  const std::string_view reason = unit.pending_blocked
+                                      ? (detailed ? reason::kWaitingForPodsReady : reason::kWaiting)
+                                  : detailed ? DetailedReason(unit.pending->reason)
+                                             : CoarseReason(unit.pending->reason);
+  const Time due = IsDue(unit, workload) ? unit.pending_since
+                                         : unit.pending_since + options_.pending_reason_delay;
   if (now_ < due) {
     WakeAt(unit, due);
     return;
@@ -212,7 +262,11 @@ void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
     requests.emplace_back(pod_set.name, std::move(list));
   }
   api::Workload next = workload;
-  const bool changed = SetPendingReason(next.status, coarse, unit.pending->message, requests, now_);
+  bool changed =
+      SetPendingReason(next.status, reason, unit.pending->message, requests, now_, Style());
+  if (unit.pending->reason == engine::PendingReason::kPreemptionGated) {
+    changed |= SetBlockedOnPreemptionGates(next.status, unit.pending->message, now_);
+  }
   const std::string granular(engine::ToString(unit.pending->reason));
   const std::string message = unit.pending->message;
   if (!changed) {
@@ -221,9 +275,21 @@ void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
   }
   // Kept until it is written: the engine tells a reason only once.
   unit.pending_in_flight = true;
-  EventOn(workload, /*warning=*/true, coarse, message);
+  EventOn(workload, /*warning=*/true, reason, message);
   History(HistoryKind::kPending, unit, &next, granular, message);
   Emit(unit, {ApplyStatus(next)});
+}
+
+// Told without delay: what a person must mend, and, if asked for, that it waits at all.
+bool Core::IsDue(const Unit& unit, const api::Workload& workload) const {
+  return (unit.pending.has_value() &&
+          CoarseReason(unit.pending->reason) == reason::kInadmissible) ||
+         (options_.explicit_status &&
+          api::FindCondition(workload.status.conditions, "QuotaReserved") == nullptr);
+}
+
+ReasonStyle Core::Style() const {
+  return options_.detailed_reasons ? ReasonStyle::kDetailed : ReasonStyle::kCoarse;
 }
 
 void Core::Shape(Unit& unit, const api::Workload& workload) {
@@ -248,7 +314,8 @@ void Core::Shape(Unit& unit, const api::Workload& workload) {
 }
 
 // Kueue's queue-order timestamp: an eviction for readiness or by a check puts a workload behind
-// those that came before it, and so does one that took back what had been borrowed.
+// those that came before it, and, where priorities don't order a cohort, so does one that took back
+// what had been borrowed.
 Time Core::QueueTime(const api::Workload& workload, Time created) const {
   const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
   if (evicted != nullptr && evicted->status == "True" &&
@@ -258,7 +325,8 @@ Time Core::QueueTime(const api::Workload& workload, Time created) const {
     return evicted->last_transition;
   }
   const api::Condition* preempted = api::FindCondition(workload.status.conditions, "Preempted");
-  if (preempted != nullptr && preempted->status == "True" &&
+  if (!options_.rules.priority_within_cohort && preempted != nullptr &&
+      preempted->status == "True" &&
       preempted->reason ==
           engine::ToString(engine::PreemptReason::kInCohortReclaimWhileBorrowing)) {
     return preempted->last_transition + std::chrono::milliseconds(1);
@@ -266,7 +334,7 @@ Time Core::QueueTime(const api::Workload& workload, Time created) const {
   return created;
 }
 
-void Core::DeleteDeactivated(Unit& unit, const api::Job& job, const api::Workload& workload) {
+void Core::DeleteDeactivated(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
   if (!options_.retain_deactivated.has_value() || workload.active || evicted == nullptr ||
       evicted->status != "True" ||
@@ -282,35 +350,63 @@ void Core::DeleteDeactivated(Unit& unit, const api::Job& job, const api::Workloa
   Emit(unit, {DeleteJob(job)});
 }
 
+// Gate PriorityBoost; a webhook refuses what isn't a number.
+int32_t Core::Boost(const api::Workload& workload) const {
+  if (!options_.priority_boost) {
+    return 0;
+  }
+  const std::string_view text = workload.meta.Annotation(names::kPriorityBoostAnnotation);
+  int32_t boost = 0;
+  const auto [end, error] = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0),
+                                            text.data() + text.size(), boost);
+  return error == std::errc() && end == text.data() + text.size() ? boost : 0;
+}
+
+// The workload slice whose place this one takes.
+std::shared_ptr<const api::Workload> Core::ReplacedBy(const api::Workload& workload) const {
+  if (!options_.workload_slices) {
+    return nullptr;
+  }
+  const std::string_view key = workload.meta.Annotation(names::kSliceReplacementAnnotation);
+  const size_t slash = key.find('/');
+  if (slash == std::string_view::npos || key.substr(0, slash) != workload.meta.ns) {
+    return nullptr;
+  }
+  return world_.workloads.Find({workload.meta.ns, std::string(key.substr(slash + 1))});
+}
+
 engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
-                                     const api::Job* job) {
+                                     const QueuedJob* job) {
   Shape(unit, workload);
   engine::WorkloadInput input;
   input.id = unit.key.ToString();
   input.ns = unit.key.ns;
   input.local_queue = workload.queue_name;
-  input.priority = workload.priority;
+  input.priority = int64_t{workload.priority} + Boost(workload);
   // The job's own age decides, not that of the record we keep of it.
   input.uid =
       job != nullptr ? job->meta.uid : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
   input.workload_uid = workload.meta.uid;
   input.job_uid = workload.meta.Label(names::kJobUidLabel);
-  input.preemption_gated = GatesClosed(workload);
+  input.preemption_gated = options_.preemption_gates && GatesClosed(workload);
   input.queue_time = workload.meta.created;
-  std::shared_ptr<const api::Job> owner;
-  if (const auto found = world_.job_by_uid.find(unit.job_uid); found != world_.job_by_uid.end()) {
-    owner = world_.jobs.Find(found->second);
-  }
+  const std::shared_ptr<const QueuedJob> owner = world_.JobOf(unit.job_uid);
   if (owner != nullptr) {
     input.queue_time = owner->meta.created;
   }
   input.queue_time = QueueTime(workload, input.queue_time);
   input.misconfigured = workload.problem.empty() ? unit.shaped.problem : workload.problem;
+  input.invalid_requests = workload.problem.empty() && unit.shaped.of_limits;
+  if (const auto replaced = ReplacedBy(workload);
+      replaced != nullptr && replaced->QuotaReserved() && !replaced->Finished()) {
+    input.replaces = replaced->meta.Key().ToString();
+    input.replaced = HeldBy(*replaced);
+  }
   if (input.misconfigured.empty() && owner != nullptr) {
     input.misconfigured = GroupProblem(unit, *owner);
   }
   if (owner != nullptr) {
-    if (auto shared = GangClaimsOf(*owner)) {
+    if (auto shared = owner->GangClaims()) {
       input.group_claims = std::move(*shared);
     }
   }
@@ -320,13 +416,13 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
     pod_set.name = spec.name;
     pod_set.count = spec.count;
     for (const auto& [name, reclaimed] : workload.status.reclaimable_pods) {
-      if (name == spec.name) {
+      if (name == spec.name && options_.reclaimable_pods) {
         pod_set.count = std::max(0, spec.count - reclaimed);
       }
     }
-    if (owner != nullptr && workload.pod_sets.size() == 1 && owner->completions.has_value()) {
+    if (owner != nullptr) {
       pod_set.count =
-          std::min(pod_set.count, std::max(1, owner->GangSize()));  // what is left to do
+          std::min(pod_set.count, std::max(1, owner->Remaining(spec)));  // what is left to do
     }
     pod_set.min_count = spec.min_count;
     if (i == 0) {
@@ -337,8 +433,9 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
       const auto shaped = shapes_.Get(spec.template_json, context,
                                       unit.key.ns + "#" + std::to_string(context_version_));
       pod_set.shape = shaped.shape;
-      if (input.misconfigured.empty()) {
+      if (input.misconfigured.empty() && !shaped.problem.empty()) {
         input.misconfigured = shaped.problem;
+        input.invalid_requests = shaped.of_limits;
       }
     }
     pod_set.requests = ApplyResourceRules(options_.resources, pod_set.shape->requests);

@@ -8,6 +8,7 @@
 #include "base/names.h"
 #include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
+#include "reconciler/provisioning.h"
 #include "reconciler/status.h"
 
 namespace tutti::reconciler {
@@ -277,9 +278,7 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
                        double value) {
     out_.metrics.push_back({MetricSample::Op::kSet, name, std::move(labels), value});
   };
-  // As Kueue counts: what has been tried is parked, but for StrictFIFO, which tries its head again.
-  const bool parks = options_.scheduler && !queue->strict_fifo;
-  const int32_t in_line = health.active && !parks ? report.pending : 0;
+  const int32_t in_line = report.pending - report.parked;
   set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "active"}}, in_line);
   set("kueue_pending_workloads", {{"cluster_queue", key.name}, {"status", "inadmissible"}},
       pending - in_line);
@@ -318,12 +317,10 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
     active.message = "LocalQueue is stopped";
   } else if (parent == nullptr) {
     active.reason = "ClusterQueueDoesNotExist";
-    active.message = "Can't submit new workloads to clusterQueue: ClusterQueue " +
-                     queue->cluster_queue + " doesn't exist";
+    active.message = "Can't submit new workloads to clusterQueue";
   } else if (!engine_->Health(queue->cluster_queue).active) {
     active.reason = "ClusterQueueIsInactive";
-    active.message = "Can't submit new workloads to clusterQueue " + queue->cluster_queue + ": " +
-                     engine_->Health(queue->cluster_queue).message;
+    active.message = "Can't submit new workloads to clusterQueue";
   } else {
     active.status = "True";
     active.reason = "Ready";
@@ -334,11 +331,15 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
   api::SetCondition(conditions, std::move(active), now_);
   Json status = Json::Obj();
   status.Set("conditions", api::ToJson(conditions));
+  // What still has quota of a ClusterQueue that is gone is nobody's usage.
   status.Set("pendingWorkloads", pending);
-  status.Set("reservingWorkloads", report.reserving);
-  status.Set("admittedWorkloads", report.admitted);
-  status.Set("flavorsReservation", UsageList(report, /*admitted_only=*/false, /*borrowed=*/false));
-  status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/false));
+  status.Set("reservingWorkloads", parent != nullptr ? report.reserving : 0);
+  status.Set("admittedWorkloads", parent != nullptr ? report.admitted : 0);
+  if (parent != nullptr) {
+    status.Set("flavorsReservation",
+               UsageList(report, /*admitted_only=*/false, /*borrowed=*/false));
+    status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/false));
+  }
   if (const auto past = engine_->PastUsageOf(key)) {
     status.Set("fairSharing", PastUsageJson(*past));
   }
@@ -363,8 +364,9 @@ void Core::ReconcileCohort(const api::ObjectKey& key) {
   }
 }
 
-// Checks of a controller that Kueue brings along and this version does not have are accepted and
-// say so. Other controllers keep the condition of their checks themselves.
+// Checks of a controller that Kueue brings along: ours says whether they can work, the one that
+// this version does not have is named. Other controllers keep the condition of their checks
+// themselves.
 void Core::ReconcileAdmissionCheck(const api::ObjectKey& key) {
   const std::string order_key = "AdmissionCheck/" + key.name;
   const auto check = world_.admission_checks.Find(key);
@@ -372,6 +374,10 @@ void Core::ReconcileAdmissionCheck(const api::ObjectKey& key) {
     queue_states_.erase(order_key);
     return;
   }
+  const auto seen =
+      claimed_checks_
+          .try_emplace(check->meta.uid, api::FindCondition(check->conditions, "Active") != nullptr)
+          .first;
   const bool used =
       std::any_of(world_.cluster_queues.All().begin(), world_.cluster_queues.All().end(),
                   [&](const auto& entry) { return UsesCheck(*entry.second, key.name); });
@@ -382,19 +388,33 @@ void Core::ReconcileAdmissionCheck(const api::ObjectKey& key) {
     dirty_queues_.insert(order_key);
     return;
   }
-  // Told once: who says otherwise afterwards is their controller.
+  const bool provisioning = check->controller == names::kProvisioningController;
   if (!check->controller.starts_with(std::string(names::kKueueGroup) + "/") ||
-      told_checks_.contains(check->meta.uid)) {
+      (provisioning && !provisioning_.has_value())) {
     return;
   }
-  told_checks_.insert(check->meta.uid);
+  // Ours is judged again whenever something changes. Of the others, who says otherwise after we
+  // have seen it is their controller.
+  const bool ours = provisioning && *provisioning_;
+  if (!ours && api::FindCondition(check->conditions, "Active") != nullptr && !seen->second) {
+    return;
+  }
+  seen->second = ours;
   api::Conditions conditions = check->conditions;
   api::Condition active;
   active.type = "Active";
   active.status = "False";
-  active.reason = "ControllerNotFound";
-  active.message = "spec.controllerName: no controller for " + check->controller +
-                   " in this version; a ClusterQueue that names this check admits nothing";
+  if (provisioning) {
+    CheckProblem problem = ProvisioningProblem(*check, world_.provisioning_configs, *provisioning_);
+    active.status = problem.reason.empty() ? "True" : "False";
+    active.reason = problem.reason.empty() ? "Active" : std::move(problem.reason);
+    active.message =
+        problem.message.empty() ? "The admission check is active" : std::move(problem.message);
+  } else {
+    active.reason = "ControllerNotFound";
+    active.message = "spec.controllerName: no controller for " + check->controller +
+                     " in this version; a ClusterQueue that names this check admits nothing";
+  }
   active.observed_generation = check->meta.generation;
   if (api::SetCondition(conditions, std::move(active), now_)) {
     EmitQueueWrite(order_key, StatusApply(api::Kind::kAdmissionCheck, check->meta,

@@ -4,6 +4,7 @@
 // Kueue v0.19.2 (waitForPodsReady, maximumExecutionTimeSeconds, reclaimablePods).
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -13,12 +14,11 @@
 
 namespace tutti::reconciler {
 
-bool Core::SyncPodsReady(Unit& unit, const api::Job& job, const api::Workload& workload) {
+bool Core::SyncPodsReady(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   if (!options_.wait_for_pods_ready.enabled) {
     return false;
   }
-  const bool ready =
-      static_cast<int64_t>(job.succeeded) + job.ready + job.uncounted_succeeded >= job.PodCount();
+  const bool ready = job.PodsReady(world_.PodsOf(unit.job_uid));
   api::Workload next = workload;
   if (!SetPodsReady(next.status, ready, now_)) {
     return false;
@@ -41,7 +41,7 @@ Time Core::QueuedSince(const api::Workload& workload) {
   return requeued != nullptr ? requeued->last_transition : workload.meta.created;
 }
 
-bool Core::KeepTime(Unit& unit, const api::Job* job, const api::Workload& workload) {
+bool Core::KeepTime(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   const api::Condition* admitted = api::FindCondition(workload.status.conditions, "Admitted");
   if (workload.max_execution_seconds.has_value()) {
     const Time end =
@@ -81,18 +81,19 @@ bool Core::KeepTime(Unit& unit, const api::Job* job, const api::Workload& worklo
   return false;
 }
 
-bool Core::SyncReclaimable(Unit& unit, const api::Job& job, const api::Workload& workload) {
-  if (workload.pod_sets.size() != 1 || job.parallelism <= 1 || !job.completions.has_value()) {
-    return false;
+bool Core::SyncReclaimable(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
+  std::map<std::string, int32_t> counts(workload.status.reclaimable_pods.begin(),
+                                        workload.status.reclaimable_pods.end());
+  bool more = false;
+  for (const auto& [pod_set, count] : job.Reclaimable()) {
+    // Never less than it was: the API refuses that while quota is reserved.
+    if (count > counts[pod_set]) {
+      counts[pod_set] = count;
+      more = true;
+    }
   }
-  const int32_t count = std::max(0, job.parallelism - job.GangSize());
-  int32_t known = 0;
-  for (const auto& [name, reclaimed] : workload.status.reclaimable_pods) {
-    known = name == workload.pod_sets.front().name ? reclaimed : known;
-  }
-  // Never less than it was: the API refuses that while quota is reserved. All of them is the end of
-  // the job, which says the same.
-  if (count <= known || job.GangSize() == 0) {
+  // All of them is the end of the job, which says the same.
+  if (!more || GangSize(job, workload) == 0) {
     return false;
   }
   if (now_ < unit.reclaim_at) {
@@ -100,7 +101,7 @@ bool Core::SyncReclaimable(Unit& unit, const api::Job& job, const api::Workload&
     return false;
   }
   unit.reclaim_at = now_ + options_.reclaim_interval;
-  Emit(unit, {ApplyReclaimable(workload, count)});
+  Emit(unit, {ApplyReclaimable(workload, counts)});
   return true;
 }
 

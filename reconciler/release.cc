@@ -2,6 +2,7 @@
 // From a reservation to running pods: the PodGroup, the one PATCH that releases the job, the
 // landing watch, and taking a job back. See core.h.
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,6 @@
 namespace tutti::reconciler {
 namespace {
 
-constexpr std::string_view kMainPodSet = "main";
 // So many refusals of the release in a row, and the job makes room for others.
 constexpr int kMaxRefusals = 3;
 // So long before a gang is taken back the reason is looked for.
@@ -26,9 +26,9 @@ constexpr Duration kAskBefore = std::chrono::seconds(3);
 constexpr size_t kMostSteered = 128;
 
 // The Job controller's word on pods that it can't make is an event, nothing else.
-std::string FailedCreatePath(const api::Job& job) {
+std::string FailedCreatePath(const QueuedJob& job) {
   return "/api/v1/namespaces/" + job.meta.ns +
-         "/events?fieldSelector=reason%3DFailedCreate%2CinvolvedObject.uid%3D" + job.meta.uid;
+         "/events?fieldSelector=reason%3DFailedCreate%2CinvolvedObject.uid%3D" + job.CreatorUid();
 }
 
 // Kueue writes the ClusterQueue's name as a label only where it is a valid label value.
@@ -38,13 +38,13 @@ bool IsDnsLabel(std::string_view name) {
 
 }  // namespace
 
-void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workload& workload) {
+void Core::ReconcileReserved(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   SetWaiting(unit, &workload, false);
   if (SyncPriority(unit, &job, workload) || !KeepReservation(unit, &job, workload) ||
       !workload.Admitted()) {
     return;
   }
-  if (job.suspend) {
+  if (job.Held()) {
     if (!unit.placed) {
       TakeBack(unit, job, workload, "The place that was reserved for the workload is gone");
       return;
@@ -59,10 +59,13 @@ void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workloa
   if (SyncPodsReady(unit, job, workload) || SyncReclaimable(unit, job, workload)) {
     return;
   }
+  if (!job.WatchesLanding()) {
+    return;
+  }
   if (unit.released_at == kNoTime) {
     // Released by an earlier life of the controller.
     const api::Condition* admitted = api::FindCondition(workload.status.conditions, "Admitted");
-    unit.released_at = std::max(job.start_time.value_or(kNoTime), admitted->last_transition);
+    unit.released_at = std::max(job.StartedAt().value_or(kNoTime), admitted->last_transition);
     if (now_ - unit.released_at >= options_.landing_timeout) {
       // Long past its landing. Whole, or whole but for members lost since: what is missing now are
       // replacements. Anything else never landed and gets the usual time from now on.
@@ -70,7 +73,7 @@ void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workloa
       const auto bound = std::count_if(pods.begin(), pods.end(), [](const api::Pod* pod) {
         return !pod->node_name.empty() && !pod->Terminal() && !pod->meta.deleted.has_value();
       });
-      unit.landed = bound > 0 && (bound >= job.GangSize() || job.failed > 0);
+      unit.landed = bound > 0 && (bound >= job.PodsToLand(workload) || job.LostPods());
       if (!unit.landed) {
         unit.released_at = now_;
       }
@@ -83,48 +86,63 @@ void Core::ReconcileReserved(Unit& unit, const api::Job& job, const api::Workloa
   }
 }
 
-void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& workload) {
-  if (!RestoreWindowOpen(job)) {
+Result<std::vector<StartInfo>> Core::StartInfosFor(const Unit& unit,
+                                                   const api::Workload& workload) const {
+  const api::Admission& admission = *workload.status.admission;
+  std::vector<StartInfo> infos;
+  for (const api::PodSet& pod_set : workload.pod_sets) {
+    StartInfo& info = infos.emplace_back();
+    info.pod_set = pod_set.name;
+    info.labels[std::string(names::kPodSetLabel)] = pod_set.name;
+    info.labels[std::string(names::kLocalQueueNameLabel)] = workload.queue_name;
+    if (IsDnsLabel(admission.cluster_queue)) {
+      info.labels[std::string(names::kClusterQueueNameLabel)] = admission.cluster_queue;
+    }
+    std::set<std::string> flavors;
+    for (const api::PodSetAssignment& assignment : admission.assignments) {
+      if (assignment.name != pod_set.name) {
+        continue;
+      }
+      for (const auto& [resource, flavor] : assignment.flavors) {
+        flavors.insert(flavor);
+      }
+      if (assignment.count.has_value() && pod_set.min_count.has_value()) {
+        info.parallelism = std::min(*assignment.count, pod_set.count);
+      }
+    }
+    for (const std::string& name : flavors) {
+      const auto flavor = world_.flavors.Find({"", name});
+      if (flavor == nullptr) {
+        continue;
+      }
+      info.node_selector.insert(flavor->node_labels.begin(), flavor->node_labels.end());
+      info.tolerations.insert(info.tolerations.end(), flavor->tolerations.begin(),
+                              flavor->tolerations.end());
+    }
+    const auto nodes = unit.planned_nodes.find(pod_set.name);
+    if (!unit.pinned_node.empty()) {
+      info.node_selector.emplace("kubernetes.io/hostname", unit.pinned_node);
+    } else if (options_.steering != Steering::kNone && nodes != unit.planned_nodes.end() &&
+               nodes->second.size() <= kMostSteered) {
+      info.preferred_nodes = nodes->second;
+    }
+    TRY_ASSIGN(info.updates, UpdatesFor(workload.status, pod_set.name));
+  }
+  return infos;
+}
+
+void Core::StartJob(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
+  if (!job.MayStart()) {
     return;  // old pods are winding down; the Job's status comes back here
   }
   Shape(unit, workload);
-  StartInfo info;
-  const api::Admission& admission = *workload.status.admission;
-  info.labels[std::string(names::kPodSetLabel)] = kMainPodSet;
-  info.labels[std::string(names::kLocalQueueNameLabel)] = workload.queue_name;
-  if (IsDnsLabel(admission.cluster_queue)) {
-    info.labels[std::string(names::kClusterQueueNameLabel)] = admission.cluster_queue;
+  Result<std::vector<StartInfo>> infos = StartInfosFor(unit, workload);
+  int32_t needed = 0;
+  for (size_t i = 0; i < workload.pod_sets.size(); ++i) {
+    const int32_t left = job.Remaining(workload.pod_sets[i]);
+    needed += infos ? std::min(left, (*infos)[i].parallelism.value_or(left)) : left;
   }
-  std::set<std::string> flavors;
-  for (const api::PodSetAssignment& assignment : admission.assignments) {
-    for (const auto& [resource, flavor] : assignment.flavors) {
-      flavors.insert(flavor);
-    }
-    if (assignment.count.has_value() && !workload.pod_sets.empty() &&
-        workload.pod_sets.front().min_count.has_value()) {
-      info.parallelism = std::min(*assignment.count, workload.pod_sets.front().count);
-    }
-  }
-  for (const std::string& name : flavors) {
-    const auto flavor = world_.flavors.Find({"", name});
-    if (flavor == nullptr) {
-      continue;
-    }
-    info.node_selector.insert(flavor->node_labels.begin(), flavor->node_labels.end());
-    info.tolerations.insert(info.tolerations.end(), flavor->tolerations.begin(),
-                            flavor->tolerations.end());
-  }
-  if (!unit.pinned_node.empty()) {
-    info.node_selector.emplace("kubernetes.io/hostname", unit.pinned_node);
-  } else if (options_.steering != Steering::kNone && unit.planned_nodes.size() <= kMostSteered) {
-    info.preferred_nodes = unit.planned_nodes;
-  }
-  const auto updates = UpdatesFor(workload.status, kMainPodSet);
-  if (updates) {
-    info.updates = *updates;
-  }
-  GroupPlan plan = PlanGroup(unit, job, workload,
-                             std::min(info.parallelism.value_or(job.GangSize()), job.GangSize()));
+  GroupPlan plan = PlanGroup(unit, job, workload, needed);
   if (unit.in_flight != 0 || plan.kind == GroupPlan::Kind::kWait) {
     return;
   }
@@ -132,11 +150,16 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
     TakeBack(unit, job, workload, "The job can't be released: " + plan.reason);
     return;
   }
-  info.group_name = std::move(plan.name);
   std::vector<api::WriteRequest> writes = std::move(plan.writes);
-  auto start = updates
-                   ? StartPatch(job, workload, info)
-                   : Result<api::WriteRequest>(Fail(ErrorCode::kInvalid, updates.error().message));
+  Result<std::vector<api::WriteRequest>> start = Fail(ErrorCode::kInvalid, "");
+  if (infos) {
+    for (StartInfo& info : *infos) {
+      info.group_name = plan.name;
+    }
+    start = job.Start(workload, *infos);
+  } else {
+    start = Fail(ErrorCode::kInvalid, infos.error().message);
+  }
   if (!start) {
     api::Workload next = workload;
     Finish(next.status, /*success=*/false, start.error().message, now_);
@@ -147,15 +170,17 @@ void Core::StartJob(Unit& unit, const api::Job& job, const api::Workload& worklo
     Emit(unit, {ApplyStatus(next)});
     return;
   }
-  writes.push_back(std::move(*start));
-  unit.released_at = now_;
-  unit.first_bound_at.reset();
-  unit.landed = false;
-  unit.releasing = info.group_name;
+  std::move(start->begin(), start->end(), std::back_inserter(writes));
+  if (job.Suspended() || !unit.landed) {  // else a replacement in a gang that runs
+    unit.released_at = now_;
+    unit.first_bound_at.reset();
+    unit.landed = false;
+  }
+  unit.releasing = plan.name;
   Emit(unit, std::move(writes));
 }
 
-void Core::TellRelease(Unit& unit, const api::Job& job, const api::Workload& workload) {
+void Core::TellRelease(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   const std::string group = *std::exchange(unit.releasing, std::nullopt);
   const std::string queue = workload.status.admission.has_value()
                                 ? workload.status.admission->cluster_queue
@@ -165,11 +190,11 @@ void Core::TellRelease(Unit& unit, const api::Job& job, const api::Workload& wor
   Count("tutti_released_gangs_total", {{"cluster_queue", queue}});
 }
 
-void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& workload) {
+void Core::WatchLanding(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   LandingInput input;
   input.pods = world_.PodsOf(unit.job_uid);
-  input.needed = job.GangSize();
-  input.group = options_.gang_api == GangApi::kNone ? "" : GroupLabelOf(job);
+  input.needed = job.PodsToLand(workload);
+  input.group = options_.gang_api == GangApi::kNone ? "" : job.GroupLabel();
   input.released_at = unit.released_at;
   input.timeout = options_.landing_timeout;
   input.partial_timeout = options_.partial_binding_timeout;
@@ -209,7 +234,7 @@ void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& wo
     case LandingResult::Kind::kWaiting: {
       // Pods that don't exist shortly before the end are refused by something: by what?
       const Time ask_at = result.look_again_at - kAskBefore;
-      if (result.live < input.needed && now_ >= ask_at) {
+      if (result.live < input.needed && now_ >= ask_at && !job.CreatorUid().empty()) {
         Ask(unit, events);
       }
       WakeAt(unit, now_ < ask_at ? ask_at : result.look_again_at);
@@ -221,7 +246,7 @@ void Core::WatchLanding(Unit& unit, const api::Job& job, const api::Workload& wo
   }
 }
 
-void Core::WatchRunning(Unit& unit, const api::Job& job, const api::Workload& workload) {
+void Core::WatchRunning(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   int32_t live = 0;
   int32_t bound = 0;
   const api::Pod* unplaced = nullptr;

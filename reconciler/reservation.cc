@@ -13,7 +13,7 @@
 
 namespace tutti::reconciler {
 
-engine::WorkloadInput Core::ReservedInput(Unit& unit, const api::Job* job,
+engine::WorkloadInput Core::ReservedInput(Unit& unit, const QueuedJob* job,
                                           const api::Workload& workload) {
   engine::WorkloadInput input = InputFor(unit, workload, job);
   const api::Admission& admission = *workload.status.admission;
@@ -28,13 +28,16 @@ engine::WorkloadInput Core::ReservedInput(Unit& unit, const api::Job* job,
   }
   // Pods that have succeeded need neither quota nor a place any more. All others do, those too that
   // the Job has yet to make again.
-  if (job != nullptr && input.pod_sets.size() == 1) {
-    input.pod_sets[0].count = std::min(input.pod_sets[0].count, job->GangSize());
+  if (job != nullptr) {
+    for (size_t i = 0; i < input.pod_sets.size(); ++i) {
+      int32_t& count = input.pod_sets[i].count;
+      count = std::min(count, job->Remaining(workload.pod_sets[i]));
+    }
   }
   return input;
 }
 
-void Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload& workload) {
+void Core::SyncReservation(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   const engine::WorkloadInput input = ReservedInput(unit, job, workload);
   const api::Admission& admission = *workload.status.admission;
   const bool admitted = workload.Admitted();
@@ -85,14 +88,14 @@ void Core::SyncReservation(Unit& unit, const api::Job* job, const api::Workload&
   DirtyLocal({unit.key.ns, workload.queue_name});
 }
 
-void Core::HoldQuota(Unit& unit, const api::Job* job, const api::Workload& workload) {
+void Core::HoldQuota(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   if (workload.QuotaReserved() && !workload.Finished() &&
       unit.in_engine != Unit::InEngine::kReserved) {
     SyncReservation(unit, job, workload);
   }
 }
 
-void Core::PlanAgain(Unit& unit, const api::Job& job, const api::Workload& workload) {
+void Core::PlanAgain(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   engine_->SetReserved(ReservedInput(unit, &job, workload), *workload.status.admission,
                        workload.Admitted(), /*plan=*/true, ReservedAt(workload));
 }
@@ -131,6 +134,11 @@ void Core::TellAdmission(const api::Workload& workload) {
       "Admitted by ClusterQueue " + queue + ", wait time since reservation was " + seconds + "s");
   const auto labels = QueueLabels(workload, queue);
   Count("kueue_admitted_workloads_total", labels);
+  for (const std::string& cohort : CohortsAbove(queue)) {
+    Count("kueue_cohort_subtree_admitted_workloads_total",
+          {{"cohort", cohort},
+           {"priority_class", workload.priority_class ? workload.priority_class->name : ""}});
+  }
   Observe("kueue_admission_wait_time_seconds", labels,
           std::chrono::duration<double>(now_ - QueuedSince(workload)).count());
   if (!workload.status.checks.empty()) {

@@ -12,7 +12,7 @@ ShapeCache::Shaped ShapeCache::Get(const std::string& template_json, const api::
   const auto empty = [] { return std::make_shared<const api::PodShape>(); };
   auto parsed = Json::Parse(template_json);
   if (!parsed) {
-    return {empty(), "spec.template: " + parsed.error().message};
+    return {empty(), "spec.template: " + parsed.error().message, false};
   }
   std::string key = (*parsed)["spec"].Dump() + "\n" + context_id;
   // Rules about other pods look at labels and namespaces, the pods' own included.
@@ -21,22 +21,24 @@ ShapeCache::Shaped ShapeCache::Get(const std::string& template_json, const api::
   }
   if (const auto it = shapes_.find(key); it != shapes_.end()) {
     if (auto shape = it->second.lock()) {
-      return {std::move(shape), ""};
+      return {std::move(shape), "", false};
     }
   }
   auto shape = api::ShapeOf(*parsed, context);
   if (!shape) {
-    return {empty(), shape.error().message};
+    const std::string& message = shape.error().message;
+    return {empty(), message, message.starts_with(api::kRequestsAboveLimits)};
   }
   std::string problem;
-  for (const std::string& violation : api::CheckLimits(*parsed, context)) {
-    problem += (problem.empty() ? "" : "; ") + violation;
+  if (const auto violations = api::CheckLimits(*parsed, context); !violations.empty()) {
+    problem = "resources didn't satisfy LimitRange constraints: " + api::Aggregate(violations);
   }
   auto shared = std::make_shared<const api::PodShape>(std::move(*shape));
   if (problem.empty()) {
     shapes_[std::move(key)] = shared;
   }
-  return {std::move(shared), std::move(problem)};
+  const bool of_limits = !problem.empty();
+  return {std::move(shared), std::move(problem), of_limits};
 }
 
 void ShapeCache::Trim() {

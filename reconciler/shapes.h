@@ -20,6 +20,7 @@ class ShapeCache {
   struct Shaped {
     std::shared_ptr<const api::PodShape> shape;  // never null; empty when `problem` is set
     std::string problem;                         // field and fix, or ""
+    bool of_limits = false;  // the problem: requests at odds with limits or LimitRanges
   };
 
   // `context_id` identifies the limit ranges and runtime class that went into `context`: equal ids

@@ -56,12 +56,15 @@ api::WriteRequest ApplyStatus(const api::Workload& workload) {
   return write;
 }
 
-bool SyncAdmitted(api::WorkloadStatus& status, Time now) {
+bool SyncAdmitted(api::WorkloadStatus& status, Time now, ReasonStyle style) {
   const bool reserved =
       api::IsTrue(status.conditions, "QuotaReserved") && status.admission.has_value();
   const bool ready = AllChecksReady(status);
   const bool was = api::IsTrue(status.conditions, "Admitted");
-  if (was == (reserved && ready)) {
+  const bool detailed = style == ReasonStyle::kDetailed &&
+                        (api::FindCondition(status.conditions, "QuotaReserved") != nullptr ||
+                         api::FindCondition(status.conditions, "Admitted") != nullptr);
+  if (was == (reserved && ready) && (was || !detailed)) {
     return false;
   }
   if (was) {
@@ -75,13 +78,14 @@ bool SyncAdmitted(api::WorkloadStatus& status, Time now) {
     return Set(status, "Admitted", true, "Admitted", "The workload is admitted", now);
   }
   if (reserved) {
-    return Set(status, "Admitted", false, "UnsatisfiedChecks",
+    return Set(status, "Admitted", false,
+               detailed ? "UnsatisfiedAdmissionChecks" : "UnsatisfiedChecks",
                "The workload has not all checks ready", now);
   }
-  return ready ? Set(status, "Admitted", false, "NoReservation", "The workload has no reservation",
-                     now)
-               : Set(status, "Admitted", false, "NoReservationUnsatisfiedChecks",
-                     "The workload has no reservation and not all checks ready", now);
+  return ready || detailed ? Set(status, "Admitted", false, "NoReservation",
+                                 "The workload has no reservation", now)
+                           : Set(status, "Admitted", false, "NoReservationUnsatisfiedChecks",
+                                 "The workload has no reservation and not all checks ready", now);
 }
 
 api::Admission AdmissionOf(const engine::AdmitDecision& decision) {
@@ -101,7 +105,7 @@ api::Admission AdmissionOf(const engine::AdmitDecision& decision) {
 }
 
 bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision,
-             const std::set<std::string>& required, bool pods_ready, Time now) {
+             const std::set<std::string>& required, bool pods_ready, Time now, ReasonStyle style) {
   const api::WorkloadStatus before = status;
   status.admission = AdmissionOf(decision);
   Set(status, "QuotaReserved", true, "QuotaReserved",
@@ -119,6 +123,9 @@ bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision,
       message += "; " + decision.note;
     }
     Set(status, "Admitted", true, "Admitted", std::move(message), now);
+  } else if (style == ReasonStyle::kDetailed) {
+    Set(status, "Admitted", false, "UnsatisfiedAdmissionChecks",
+        "The workload has not all checks ready", now);
   }
   if (pods_ready) {
     WaitForStart(status, now);
@@ -142,7 +149,9 @@ std::string_view CoarseReason(engine::PendingReason reason) {
     case engine::PendingReason::kWaitingForQuota:
     case engine::PendingReason::kNeverFitsCluster:
     case engine::PendingReason::kWaitingForCapacity:
+    case engine::PendingReason::kNotAccepted:
     case engine::PendingReason::kWaitingForPreemptedWorkloads:
+    case engine::PendingReason::kPreemptionGated:
     case engine::PendingReason::kBehindHead:
     case engine::PendingReason::kPendingEvaluation:
       return reason::kPending;
@@ -150,14 +159,41 @@ std::string_view CoarseReason(engine::PendingReason reason) {
   return reason::kPending;
 }
 
+std::string_view DetailedReason(engine::PendingReason reason) {
+  switch (reason) {
+    case engine::PendingReason::kMisconfigured:
+    case engine::PendingReason::kNotAccepted:
+      return reason::kMisconfigured;
+    case engine::PendingReason::kPreemptionGated:
+      return reason::kAdmissionGated;
+    case engine::PendingReason::kBehindHead:
+      return reason::kPendingEvaluation;
+    case engine::PendingReason::kSuspended:
+    case engine::PendingReason::kNoMatchingFlavor:
+    case engine::PendingReason::kExceedsMaxQuota:
+    case engine::PendingReason::kWaitingForQuota:
+    case engine::PendingReason::kNeverFitsCluster:
+    case engine::PendingReason::kWaitingForCapacity:
+    case engine::PendingReason::kWaitingForPreemptedWorkloads:
+    case engine::PendingReason::kPendingEvaluation:
+      return engine::ToString(reason);
+  }
+  return reason::kPendingEvaluation;
+}
+
+bool SetBlockedOnPreemptionGates(api::WorkloadStatus& status, const std::string& message,
+                                 Time now) {
+  return Set(status, "BlockedOnPreemptionGates", true, reason::kPreemptionGated, message, now);
+}
+
 bool SetPendingReason(api::WorkloadStatus& status, std::string_view reason,
                       const std::string& message,
                       const std::vector<std::pair<std::string, api::ResourceList>>& requests,
-                      Time now) {
+                      Time now, ReasonStyle style) {
   const api::WorkloadStatus before = status;
   status.admission.reset();
   Set(status, "QuotaReserved", false, reason, message, now);
-  SyncAdmitted(status, now);
+  SyncAdmitted(status, now, style);
   status.resource_requests = requests;
   return !(status == before);
 }
@@ -226,14 +262,16 @@ bool SetDeactivationTarget(api::WorkloadStatus& status, std::string_view cause,
   return Set(status, "DeactivationTarget", true, cause, message, now);
 }
 
-bool EndEviction(api::WorkloadStatus& status, bool pods_ready, Time now) {
+bool EndEviction(api::WorkloadStatus& status, bool pods_ready, Time now, ReasonStyle style) {
   const api::WorkloadStatus before = status;
   const Condition* evicted = api::FindCondition(status.conditions, "Evicted");
   const std::string reason = evicted != nullptr ? evicted->reason : std::string(reason::kPending);
   const std::string message = evicted != nullptr ? evicted->message : "The workload was evicted";
   status.admission.reset();
-  Set(status, "QuotaReserved", false, reason::kPending, message, now);
-  SyncAdmitted(status, now);
+  Set(status, "QuotaReserved", false,
+      style == ReasonStyle::kDetailed ? reason::kPendingEvaluation : reason::kPending, message,
+      now);
+  SyncAdmitted(status, now, style);
   if (reason == "DeactivatedDueToMaximumExecutionTimeExceeded") {
     status.accumulated_past_execution_seconds.reset();  // a new activation has all of its time
   }
@@ -242,6 +280,29 @@ bool EndEviction(api::WorkloadStatus& status, bool pods_ready, Time now) {
     WaitForStart(status, now);
   }
   return !(status == before);
+}
+
+bool SetWaitingForReplacements(api::Conditions& conditions, bool waits, Time now) {
+  constexpr std::string_view kType = "WaitingForReplacementPods";
+  const api::Condition* known = api::FindCondition(conditions, kType);
+  if (known == nullptr && !waits) {
+    return false;
+  }
+  api::Condition next{std::string(kType), "False", "PodsReady", "No pods need replacement", now, 0};
+  if (waits) {
+    next.status = "True";
+    const api::Condition* evicted = api::FindCondition(conditions, "Evicted");
+    if (evicted != nullptr && evicted->status == "True") {
+      next.reason = evicted->reason;
+      next.message = evicted->message;
+    } else if (known != nullptr && known->status == "True") {
+      return false;  // the reason is that of its beginning
+    } else {
+      next.reason = "PodsFailed";
+      next.message = "Some Failed pods need replacement";
+    }
+  }
+  return api::SetCondition(conditions, std::move(next), now);
 }
 
 bool Requeue(api::WorkloadStatus& status, std::string_view reason, const std::string& message,
@@ -260,12 +321,47 @@ bool ForgetRequeues(api::WorkloadStatus& status) {
 }
 
 bool Unreserve(api::WorkloadStatus& status, std::string_view reason, const std::string& message,
-               Time now) {
-  return SetPendingReason(status, reason, message, {}, now);
+               Time now, ReasonStyle style) {
+  return SetPendingReason(status, reason, message, {}, now, style);
 }
 
 bool Finish(api::WorkloadStatus& status, bool success, const std::string& message, Time now) {
   return Set(status, "Finished", true, success ? "Succeeded" : "Failed", message, now);
+}
+
+bool FinishReplaced(api::WorkloadStatus& status, const api::Workload& by, Time now) {
+  return Set(status, "Finished", true, reason::kSliceReplaced,
+             "Replaced to accommodate a workload (UID: " + by.meta.uid +
+                 ", JobUID: " + std::string(by.meta.Label(names::kJobUidLabel)) +
+                 ") due to workload slice aggregation",
+             now);
+}
+
+bool SyncPreemptionGates(api::Workload& workload, Time now) {
+  Json& other = workload.status.other;
+  Json gates = Json::Arr();
+  size_t known = 0;
+  for (const std::string& name : workload.preemption_gates) {
+    Json state = Json::Obj(
+        {{"name", name}, {"position", "Closed"}, {"lastTransitionTime", FormatTime(now)}});
+    for (const Json& entry : other["preemptionGates"].AsArray()) {
+      if (entry["name"].AsString() == name) {
+        state = entry;
+        ++known;
+      }
+    }
+    gates.Push(std::move(state));
+  }
+  if (known == workload.preemption_gates.size() &&
+      known == other["preemptionGates"].AsArray().size()) {
+    return false;
+  }
+  if (workload.preemption_gates.empty()) {
+    other.Erase("preemptionGates");
+  } else {
+    other.Set("preemptionGates", std::move(gates));
+  }
+  return true;
 }
 
 bool SetPodsReady(api::WorkloadStatus& status, bool ready, Time now) {

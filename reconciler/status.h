@@ -43,7 +43,18 @@ inline constexpr std::string_view kWaitForRecovery = "WaitForRecovery";
 inline constexpr std::string_view kStarted = "Started";
 inline constexpr std::string_view kRecovered = "Recovered";
 inline constexpr std::string_view kWaiting = "Waiting";
+inline constexpr std::string_view kWaitingForPodsReady = "WaitingForPodsReady";
+inline constexpr std::string_view kMisconfigured = "Misconfigured";
+inline constexpr std::string_view kSuspended = "Suspended";
+inline constexpr std::string_view kPendingEvaluation = "PendingEvaluation";
+inline constexpr std::string_view kPreemptionGated = "PreemptionGated";
+inline constexpr std::string_view kSliceReplaced = "WorkloadSliceReplaced";
 }  // namespace reason
+
+// Which reasons QuotaReserved=False and Admitted=False have: Kueue's few old ones, or the detailed
+// ones of its gate UnadmittedWorkloadsObservability; then Admitted=False stands beside every
+// QuotaReserved=False.
+enum class ReasonStyle { kCoarse, kDetailed };
 
 // The status as one server-side apply of its owner, guarded by resourceVersion.
 [[nodiscard]] api::WriteRequest ApplyStatus(const api::Workload& workload);
@@ -55,11 +66,12 @@ inline constexpr std::string_view kWaiting = "Waiting";
 // are listed are Ready (none is the usual case). `pods_ready`: write PodsReady=False/WaitForStart
 // too (waitForPodsReady).
 bool Reserve(api::WorkloadStatus& status, const engine::AdmitDecision& decision,
-             const std::set<std::string>& required, bool pods_ready, Time now);
+             const std::set<std::string>& required, bool pods_ready, Time now,
+             ReasonStyle style = ReasonStyle::kCoarse);
 
 // Admitted follows QuotaReserved and the checks; written only when its truth changes. The time
 // since it was admitted is added to accumulatedPastExecutionTimeSeconds when that ends.
-bool SyncAdmitted(api::WorkloadStatus& status, Time now);
+bool SyncAdmitted(api::WorkloadStatus& status, Time now, ReasonStyle style = ReasonStyle::kCoarse);
 
 // When the condition QuotaReserved became what it is; kNoTime without one.
 [[nodiscard]] Time ReservedAt(const api::Workload& workload);
@@ -68,7 +80,11 @@ bool SyncAdmitted(api::WorkloadStatus& status, Time now);
 bool SetPendingReason(api::WorkloadStatus& status, std::string_view reason,
                       const std::string& message,
                       const std::vector<std::pair<std::string, api::ResourceList>>& requests,
-                      Time now);
+                      Time now, ReasonStyle style = ReasonStyle::kCoarse);
+// The condition BlockedOnPreemptionGates.
+bool SetBlockedOnPreemptionGates(api::WorkloadStatus& status, const std::string& message, Time now);
+// Kueue's detailed reason of a pending decision, or ours where it has none.
+[[nodiscard]] std::string_view DetailedReason(engine::PendingReason reason);
 // Kueue's coarse reason of a pending decision: Inadmissible or Pending.
 [[nodiscard]] std::string_view CoarseReason(engine::PendingReason reason);
 
@@ -96,7 +112,12 @@ bool SetDeactivationTarget(api::WorkloadStatus& status, std::string_view cause,
 
 // Quota given back after an eviction; Requeued=False until the cause is gone (Requeue), but True at
 // once after a preemption.
-bool EndEviction(api::WorkloadStatus& status, bool pods_ready, Time now);
+bool EndEviction(api::WorkloadStatus& status, bool pods_ready, Time now,
+                 ReasonStyle style = ReasonStyle::kCoarse);
+
+// WaitingForReplacementPods: True while pods of a group that failed, or were taken back, are not
+// replaced. False when nothing is to be written.
+bool SetWaitingForReplacements(api::Conditions& conditions, bool waits, Time now);
 
 // Back into the queue: Requeued=True, requeueAt gone.
 bool Requeue(api::WorkloadStatus& status, std::string_view reason, const std::string& message,
@@ -108,9 +129,14 @@ bool ForgetRequeues(api::WorkloadStatus& status);
 
 // Quota lost although nothing was started (the queue was stopped or vanished).
 bool Unreserve(api::WorkloadStatus& status, std::string_view reason, const std::string& message,
-               Time now);
+               Time now, ReasonStyle style = ReasonStyle::kCoarse);
 
 bool Finish(api::WorkloadStatus& status, bool success, const std::string& message, Time now);
+// A workload slice whose place `by` has taken.
+bool FinishReplaced(api::WorkloadStatus& status, const api::Workload& by, Time now);
+
+// status.preemptionGates follows spec.preemptionGates: new ones are closed.
+bool SyncPreemptionGates(api::Workload& workload, Time now);
 
 // PodsReady as Kueue's job reconciler writes it: WaitForStart until the first time, WaitForRecovery
 // after it, Started or Recovered when ready.

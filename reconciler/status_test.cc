@@ -216,12 +216,31 @@ TEST(StatusTest, TheSameReasonIsNoChange) {
       << "another message is no transition";
 }
 
+TEST(StatusTest, WithDetailAdmittedFalseStandsBesideEveryReservedFalse) {
+  api::WorkloadStatus status;
+  EXPECT_FALSE(SyncAdmitted(status, kNow, ReasonStyle::kDetailed)) << "nothing was decided yet";
+  SetPendingReason(status, "WaitingForQuota", "needs 1", {}, kNow, ReasonStyle::kDetailed);
+  EXPECT_EQ(Of(status, "Admitted"), "False/NoReservation");
+  EXPECT_FALSE(SyncAdmitted(status, kNow + 1s, ReasonStyle::kDetailed));
+  Reserve(status, Decision(), {"check"}, false, kNow + 2s, ReasonStyle::kDetailed);
+  EXPECT_EQ(Of(status, "Admitted"), "False/UnsatisfiedAdmissionChecks");
+  api::WorkloadStatus plain;
+  SetPendingReason(plain, reason::kPending, "needs 1", {}, kNow);
+  EXPECT_EQ(api::FindCondition(plain.conditions, "Admitted"), nullptr);
+}
+
 TEST(StatusTest, EveryReasonOfTheEngineHasOneOfTheApi) {
   EXPECT_EQ(CoarseReason(engine::PendingReason::kMisconfigured), reason::kInadmissible);
   EXPECT_EQ(CoarseReason(engine::PendingReason::kSuspended), reason::kInadmissible);
   EXPECT_EQ(CoarseReason(engine::PendingReason::kWaitingForQuota), reason::kPending);
   EXPECT_EQ(CoarseReason(engine::PendingReason::kWaitingForCapacity), reason::kPending);
   EXPECT_EQ(CoarseReason(engine::PendingReason::kBehindHead), reason::kPending);
+  EXPECT_EQ(CoarseReason(engine::PendingReason::kNotAccepted), reason::kPending);
+  EXPECT_EQ(DetailedReason(engine::PendingReason::kNotAccepted), reason::kMisconfigured);
+  EXPECT_EQ(DetailedReason(engine::PendingReason::kSuspended), reason::kSuspended);
+  EXPECT_EQ(DetailedReason(engine::PendingReason::kWaitingForQuota), "WaitingForQuota");
+  EXPECT_EQ(DetailedReason(engine::PendingReason::kBehindHead), reason::kPendingEvaluation);
+  EXPECT_EQ(DetailedReason(engine::PendingReason::kPreemptionGated), reason::kAdmissionGated);
 }
 
 TEST(StatusTest, BackoffDoublesUpToItsLimit) {

@@ -13,6 +13,12 @@
 #include "reconciler/workload_writes.h"
 
 namespace tutti::reconciler {
+namespace {
+
+// Jobs and Workloads are watched apart: the job of a new Workload may be seen a moment later.
+constexpr Duration kOrphanGrace = std::chrono::seconds(2);
+
+}  // namespace
 
 void Core::LeaveEngine(Unit& unit) {
   if (unit.in_engine != Unit::InEngine::kNo) {
@@ -41,6 +47,7 @@ void Core::Forget(const api::ObjectKey& key) {
   if (const auto owner = unit_of_job_.find(unit.job_uid);
       owner != unit_of_job_.end() && owner->second == key) {
     unit_of_job_.erase(owner);
+    children_of_.erase(unit.job_uid);
   }
   if (unit.wake_at != kNoTime) {
     timers_.erase({unit.wake_at, key});
@@ -87,10 +94,10 @@ void Core::ReconcileUnit(Unit& unit) {
     return;
   }
   const auto workload = world_.workloads.Find(unit.key);
-  std::shared_ptr<const api::Job> job;
-  if (const auto key = world_.job_by_uid.find(unit.job_uid); key != world_.job_by_uid.end()) {
-    job = world_.jobs.Find(key->second);
+  if (workload != nullptr && EndProvisioning(unit, *workload)) {
+    return;
   }
+  const std::shared_ptr<const QueuedJob> job = world_.JobOf(unit.job_uid);
   if (job == nullptr) {
     if (workload != nullptr) {
       ReconcileWithoutJob(unit, *workload);
@@ -106,7 +113,14 @@ void Core::ReconcileUnit(Unit& unit) {
     ReconcileDuplicate(unit, *job, workload.get());
     return;
   }
-  if (job->meta.deleted.has_value()) {
+  if (unit.key.name == unit.job_uid) {
+    ReconcileRefused(unit, *job);
+    return;
+  }
+  // An eviction of pods ends in their deletion, and is told to its end.
+  const bool leaving = job->kind.MadeOfPods() && workload != nullptr && workload->Evicted() &&
+                       workload->status.admission.has_value();
+  if (job->meta.deleted.has_value() && !leaving) {
     // Nothing is started any more; quota is given back when its pods are gone.
     if (unit.in_engine == Unit::InEngine::kPending) {
       LeaveEngine(unit);
@@ -114,12 +128,16 @@ void Core::ReconcileUnit(Unit& unit) {
     if (workload != nullptr) {
       HoldQuota(unit, job.get(), *workload);
     }
+    if (std::vector<api::WriteRequest> writes = job->Finalize(); !writes.empty()) {
+      Emit(unit, std::move(writes));
+      return;
+    }
     if (workload != nullptr && world_.ActivePods(unit.job_uid) == 0) {
       ReconcileWithoutJob(unit, *workload);
     }
     return;
   }
-  if (unit.releasing.has_value() && !job->suspend && workload != nullptr) {
+  if (unit.releasing.has_value() && !job->Held() && workload != nullptr) {
     TellRelease(unit, *job, *workload);
   }
   bool success = false;
@@ -131,17 +149,28 @@ void Core::ReconcileUnit(Unit& unit) {
   if (workload == nullptr) {
     if (!Managed(*job)) {
       LeaveEngine(unit);
+      HoldChild(unit, *job);
       return;
     }
-    CreateWorkload(unit, *job);
+    if (!RunChores(unit, *job, nullptr)) {
+      CreateWorkload(unit, *job);
+    }
     return;
   }
-  const bool prebuilt = !PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation).empty();
-  if (prebuilt && !workload->meta.deleted.has_value() && !AdoptWorkload(unit, *job, *workload)) {
+  const bool prebuilt = !PrebuiltWorkloadOf(job->meta, options_.prebuilt_by_annotation).empty();
+  if (prebuilt && job->OwnsAlone() && !workload->meta.deleted.has_value() &&
+      !AdoptWorkload(unit, *job, *workload)) {
     return;
   }
   if (workload->meta.deleted.has_value()) {
     HoldQuota(unit, job.get(), *workload);
+    if (std::vector<api::WriteRequest> writes =
+            job->Discard({"WorkloadDeleted", "The workload is deleted", now_});
+        !writes.empty()) {
+      Event(*job, /*warning=*/false, "Stopped", "The workload is deleted");
+      Emit(unit, std::move(writes));
+      return;
+    }
     std::vector<api::WriteRequest> last;
     if (workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
       last.push_back(DropFinalizer(*workload));
@@ -155,12 +184,14 @@ void Core::ReconcileUnit(Unit& unit) {
     // Finished by someone else (an owner that vanished, an operator's hand): the job does not run.
     LeaveEngine(unit);
     SetWaiting(unit, workload.get(), false);
-    if (!job->suspend) {
+    if (!job->Suspended()) {
       StopJob(unit, *job, *workload, {});
+    } else {
+      Emit(unit, job->Finalize());
     }
     return;
   }
-  if (prebuilt && !Equivalent(*job, *workload)) {
+  if (prebuilt && !job->Matches(*workload)) {
     api::Workload next = *workload;
     SetCondition(next.status.conditions,
                  {"Finished", "True", "OutOfSync",
@@ -171,7 +202,7 @@ void Core::ReconcileUnit(Unit& unit) {
     Emit(unit, {ApplyStatus(next)});
     return;
   }
-  if (!Equivalent(*job, *workload)) {
+  if (!job->Matches(*workload)) {
     HoldQuota(unit, job.get(), *workload);
     if (workload->QuotaReserved() || unit.assumed.has_value()) {
       Event(*job, /*warning=*/false, "DeletedWorkload",
@@ -183,6 +214,12 @@ void Core::ReconcileUnit(Unit& unit) {
       LeaveEngine(unit);  // nothing is admitted that is not what would run
       SetWaiting(unit, workload.get(), true);
     }
+    return;
+  }
+  if (RunChores(unit, *job, workload.get())) {
+    return;
+  }
+  if (EndReplaced(unit, *workload)) {
     return;
   }
   if (workload->Evicted() && workload->status.admission.has_value()) {
@@ -221,9 +258,13 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
     }
     return;
   }
-  if (options_.core && workload.meta.owners.empty() &&
-      !workload.meta.Label(names::kJobUidLabel).empty() && !workload.Finished() &&
-      !world_.job_by_uid.contains(std::string(workload.meta.Label(names::kJobUidLabel)))) {
+  const std::string made_for(workload.meta.Label(names::kJobUidLabel));
+  const auto job = world_.JobOf(made_for);
+  const bool orphaned = options_.core && workload.meta.owners.empty() && !made_for.empty() &&
+                        !workload.Finished() && (job == nullptr || job->meta.deleted.has_value());
+  if (orphaned && now_ < workload.meta.created + kOrphanGrace) {
+    WakeAt(unit, workload.meta.created + kOrphanGrace);
+  } else if (orphaned) {
     // The job was deleted with its dependents left alone: nothing else will end this record.
     LeaveEngine(unit);
     SetWaiting(unit, &workload, false);
@@ -252,6 +293,9 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
   }
   if (!options_.core) {
     HoldQuota(unit, nullptr, workload);
+    return;
+  }
+  if (EndReplaced(unit, workload)) {
     return;
   }
   // A Workload of its own: admitted by its status alone; whoever made it acts on that.
@@ -287,7 +331,7 @@ void Core::WriteReservation(Unit& unit, const api::Workload& workload) {
   api::Workload next = workload;
   Reserve(next.status, decision,
           spec != nullptr ? RequiredChecks(*spec, AdmissionOf(decision)) : std::set<std::string>{},
-          options_.wait_for_pods_ready.enabled, unit.assumed_at);
+          options_.wait_for_pods_ready.enabled, unit.assumed_at, Style());
   if (unit.told_at != unit.assumed_at) {  // else again, after a failure
     unit.told_at = unit.assumed_at;
     EventOn(workload, /*warning=*/false, "QuotaReserved",
@@ -304,8 +348,34 @@ void Core::WriteReservation(Unit& unit, const api::Workload& workload) {
   Emit(unit, {ApplyStatus(next)});
 }
 
+bool Core::EndReplaced(Unit& unit, const api::Workload& workload) {
+  const auto slices = slices_of_.find(unit.key);
+  if (slices == slices_of_.end() || !options_.core || !options_.workload_slices ||
+      !workload.QuotaReserved()) {
+    return false;
+  }
+  for (const api::ObjectKey& key : slices->second) {
+    const auto slice = world_.workloads.Find(key);
+    if (slice == nullptr || !slice->QuotaReserved() || slice->Finished() || slice->Evicted() ||
+        slice->status.admission->cluster_queue != workload.status.admission->cluster_queue) {
+      continue;
+    }
+    HoldQuota(unit, nullptr, workload);
+    api::Workload next = workload;
+    FinishReplaced(next.status, *slice, now_);
+    const std::string& message = api::FindCondition(next.status.conditions, "Finished")->message;
+    EventOn(workload, /*warning=*/false, reason::kSliceReplaced, message);
+    History(HistoryKind::kFinished, unit, &next, std::string(reason::kSliceReplaced), message);
+    Count("kueue_replaced_workload_slices_total",
+          {{"cluster_queue", workload.status.admission->cluster_queue}});
+    Emit(unit, {ApplyStatus(next)});
+    return true;
+  }
+  return false;
+}
+
 // A second Workload of a job that has one: it would hold quota for the same pods again.
-void Core::ReconcileDuplicate(Unit& unit, const api::Job& job, const api::Workload* workload) {
+void Core::ReconcileDuplicate(Unit& unit, const QueuedJob& job, const api::Workload* workload) {
   if (workload == nullptr) {
     Forget(api::ObjectKey(unit.key));
     return;
@@ -323,7 +393,7 @@ void Core::ReconcileDuplicate(Unit& unit, const api::Job& job, const api::Worklo
   Emit(unit, std::move(writes));
 }
 
-void Core::ReconcileFinished(Unit& unit, const api::Job& job, const api::Workload* workload,
+void Core::ReconcileFinished(Unit& unit, const QueuedJob& job, const api::Workload* workload,
                              bool success, const std::string& message) {
   if (unit.in_engine != Unit::InEngine::kNo) {
     LeaveEngine(unit);
@@ -346,6 +416,9 @@ void Core::ReconcileFinished(Unit& unit, const api::Job& job, const api::Workloa
     writes.push_back(DropFinalizer(*workload));
   }
   for (api::WriteRequest& write : DeleteGroups(unit.job_uid)) {
+    writes.push_back(std::move(write));
+  }
+  for (api::WriteRequest& write : job.Finalize()) {
     writes.push_back(std::move(write));
   }
   if (!writes.empty()) {
@@ -379,7 +452,56 @@ void Core::DeleteFinished(Unit& unit, const api::Workload& workload) {
   Emit(unit, std::move(writes));
 }
 
-std::optional<Priority> Core::PriorityOf(const api::Job& job, std::string_view class_of_pods) {
+void Core::ReconcileRefused(Unit& unit, const QueuedJob& job) {
+  const api::ObjectKey wanted = WorkloadKeyOf(job);
+  if (const auto other = world_.workloads.Find(wanted);
+      other != nullptr && !job.MayTake(*other) && !job.meta.deleted.has_value()) {
+    Event(job, /*warning=*/true, "WorkloadNameConflict",
+          "A Workload named \"" + wanted.name +
+              "\" exists and is not of this job: delete it, or name the job otherwise");
+    Emit(unit, job.Tidy(nullptr).writes);
+    return;
+  }
+  const std::string uid = unit.job_uid;
+  refused_units_[wanted].erase(unit.key);
+  Forget(api::ObjectKey(unit.key));  // ends `unit`
+  if (const auto again = world_.JobOf(uid)) {
+    JobChanged(again, /*deleted=*/false);
+  }
+}
+
+bool Core::RunChores(Unit& unit, const QueuedJob& job, const api::Workload* workload) {
+  Chores chores = job.Tidy(workload);
+  if (!chores.writes.empty()) {
+    const api::Resource& resource = job.kind.Resource();
+    for (const api::ObjectMeta& excess : chores.excess) {
+      out_.events.push_back({resource.ApiVersion(), resource.kind, excess.Key(), excess.uid,
+                             /*warning=*/false, "ExcessPodDeleted", "Excess pod deleted"});
+    }
+    if (chores.new_owners > 0) {
+      EventOn(*workload, /*warning=*/false, "OwnerReferencesAdded",
+              "Added " + std::to_string(chores.new_owners) + " owner reference(s)");
+    }
+    if (workload != nullptr) {
+      HoldQuota(unit, &job, *workload);
+    }
+    Emit(unit, std::move(chores.writes));
+    return true;
+  }
+  if (workload == nullptr) {
+    return false;
+  }
+  const std::optional<bool> waits = job.WaitsForReplacements(*workload);
+  api::Conditions conditions = workload->status.conditions;
+  if (!waits.has_value() || !SetWaitingForReplacements(conditions, *waits, now_)) {
+    return false;
+  }
+  HoldQuota(unit, &job, *workload);
+  Emit(unit, {ApplyReplacements(*workload, conditions)});
+  return true;
+}
+
+std::optional<Priority> Core::PriorityOf(const QueuedJob& job, std::string_view class_of_pods) {
   const std::string_view label = job.meta.Label(names::kPriorityClassLabel);
   if (!label.empty()) {
     const auto found = world_.workload_priorities.Find({"", std::string(label)});
@@ -406,15 +528,14 @@ std::optional<Priority> Core::PriorityOf(const api::Job& job, std::string_view c
   return Priority{};
 }
 
-bool Core::SyncPriority(Unit& unit, const api::Job* job, const api::Workload& workload) {
+bool Core::SyncPriority(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   const bool by_class = workload.priority_class.has_value() &&
                         workload.priority_class->kind == "WorkloadPriorityClass";
   std::optional<Priority> wanted;
-  if (job != nullptr && PrebuiltWorkloadOf(*job, options_.prebuilt_by_annotation).empty() &&
+  if (job != nullptr && PrebuiltWorkloadOf(job->meta, options_.prebuilt_by_annotation).empty() &&
       (by_class || !workload.QuotaReserved())) {
     // With quota the class can be exchanged, but not added: the API refuses that.
-    Shape(unit, workload);
-    wanted = PriorityOf(*job, unit.refs.priority_class);
+    wanted = PriorityOf(*job, PriorityClassOf(workload));
   } else if (by_class && options_.core) {
     if (const auto found = world_.workload_priorities.Find({"", workload.priority_class->name})) {
       wanted = Priority{found->value, workload.priority_class};
@@ -439,8 +560,8 @@ bool Core::SyncPriority(Unit& unit, const api::Job* job, const api::Workload& wo
   return true;
 }
 
-api::ObjectKey Core::WorkloadKeyOf(const api::Job& job) const {
-  const std::string_view prebuilt = PrebuiltWorkloadOf(job, options_.prebuilt_by_annotation);
+api::ObjectKey Core::WorkloadKeyOf(const QueuedJob& job) const {
+  const std::string_view prebuilt = PrebuiltWorkloadOf(job.meta, options_.prebuilt_by_annotation);
   if (!prebuilt.empty()) {
     api::ObjectKey key{job.meta.ns, std::string(prebuilt)};
     const auto unit = units_.find(key);
@@ -449,14 +570,14 @@ api::ObjectKey Core::WorkloadKeyOf(const api::Job& job) const {
       return key;
     }
   }
-  return {job.meta.ns, WorkloadName("Job", "batch", job.meta.name, job.meta.uid)};
+  return {job.meta.ns, job.WorkloadName()};
 }
 
-bool Core::AdoptWorkload(Unit& unit, const api::Job& job, const api::Workload& workload) {
+bool Core::AdoptWorkload(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   const api::OwnerReference* owner = workload.meta.Controller();
   if (owner != nullptr) {
-    if (owner->uid != job.meta.uid && !job.suspend) {
-      Emit(unit, {SuspendPatch(job)});
+    if (owner->uid != job.meta.uid && !job.Suspended()) {
+      Emit(unit, job.Stop({.now = now_}));
     }
     return owner->uid == job.meta.uid;
   }
@@ -464,8 +585,9 @@ bool Core::AdoptWorkload(Unit& unit, const api::Job& job, const api::Workload& w
   for (const api::OwnerReference& other : workload.meta.owners) {
     owners.Push(api::ToJson(other));
   }
-  owners.Push(api::ToJson(
-      api::OwnerReference{"batch/v1", "Job", job.meta.name, job.meta.uid, /*controller=*/true}));
+  const api::Resource& resource = job.kind.Resource();
+  owners.Push(api::ToJson(api::OwnerReference{resource.ApiVersion(), resource.kind, job.meta.name,
+                                              job.meta.uid, /*controller=*/true}));
   Emit(unit,
        {WorkloadPatch(
            workload, Json::Obj({{"metadata",
@@ -475,17 +597,32 @@ bool Core::AdoptWorkload(Unit& unit, const api::Job& job, const api::Workload& w
   return false;  // goes on with the answer
 }
 
-void Core::CreateWorkload(Unit& unit, const api::Job& job) {
-  if (!job.suspend) {
+void Core::HoldChild(Unit& unit, const QueuedJob& job) {
+  const auto ancestor = ManagedAncestor(job);
+  if (ancestor == nullptr || job.Suspended()) {
+    return;
+  }
+  const auto known = unit_of_job_.find(ancestor->meta.uid);
+  const auto workload =
+      known != unit_of_job_.end() ? world_.workloads.Find(known->second) : nullptr;
+  if (workload == nullptr || !workload->Admitted()) {
+    Event(job, /*warning=*/false, "Suspended", "Kueue managed child job suspended");
+    Emit(unit, job.Stop({.now = now_}));
+  }
+}
+
+void Core::CreateWorkload(Unit& unit, const QueuedJob& job) {
+  if (!job.Suspended()) {
     // A queue name was given to a running job, or the policy was not there: hold it first.
-    Event(job, /*warning=*/false, "Stopped", "Not admitted by cluster queue");
-    Emit(unit, {SuspendPatch(job)});
+    const StopReason why{.now = now_};
+    Event(job, /*warning=*/false, "Stopped", why.message);
+    Emit(unit, job.Stop(why));
     return;
   }
-  if (job.active > 0) {
+  if (job.Active(now_) || job.meta.deleted.has_value()) {
     return;
   }
-  if (const std::string_view name = PrebuiltWorkloadOf(job, options_.prebuilt_by_annotation);
+  if (const std::string_view name = PrebuiltWorkloadOf(job.meta, options_.prebuilt_by_annotation);
       !name.empty()) {
     Event(job, /*warning=*/true, "PrebuiltWorkloadNotFound",
           "Workload \"" + std::string(name) +
@@ -493,12 +630,17 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
               std::string(names::kPrebuiltWorkload) + " off the job");
     return;  // comes back when it is created
   }
-  const TemplateRefs refs = RefsOf(job.template_json);
-  const std::optional<Priority> priority = PriorityOf(job, refs.priority_class);
+  auto workload = job.Describe();
+  if (!workload) {
+    Event(job, /*warning=*/true, "ErrWorkloadCompose", workload.error().message);
+    return;
+  }
+  const std::string class_of_pods = PriorityClassOf(*workload);
+  const std::optional<Priority> priority = PriorityOf(job, class_of_pods);
   if (!priority.has_value()) {
     const std::string_view label = job.meta.Label(names::kPriorityClassLabel);
     Event(job, /*warning=*/true, "WorkloadPriorityClassNotFound",
-          label.empty() ? "PriorityClass \"" + refs.priority_class +
+          label.empty() ? "PriorityClass \"" + class_of_pods +
                               "\" of the pod template does "
                               "not exist; create it or name another"
                         : "WorkloadPriorityClass \"" + std::string(label) +
@@ -506,11 +648,8 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
                               "kueue.x-k8s.io/priority-class");
     return;  // comes back when a class is created
   }
-  auto workload = WorkloadFor(job, *priority);
-  if (!workload) {
-    Event(job, /*warning=*/true, "ErrWorkloadCompose", workload.error().message);
-    return;
-  }
+  workload->priority = priority->value;
+  workload->priority_class = priority->ref;
   workload->meta.name = unit.key.name;
   for (const std::string& key : options_.label_keys_to_copy) {
     if (const auto label = job.meta.labels.find(key); label != job.meta.labels.end()) {
@@ -543,22 +682,24 @@ void Core::CreateWorkload(Unit& unit, const api::Job& job) {
   write.field_manager = names::kUpdateManager;
   write.body = api::ToJson(*workload);
   Event(job, /*warning=*/false, "CreatedWorkload", "Created Workload: " + unit.key.ToString());
-  Observe("kueue_workload_creation_latency_seconds", {{"job_kind", "Job"}},
+  Observe("kueue_workload_creation_latency_seconds", {{"job_kind", job.kind.Resource().kind}},
           std::chrono::duration<double>(now_ - job.meta.created).count());
   History(HistoryKind::kCreated, unit, &*workload, "Created", "");
   Emit(unit, {std::move(write)});
 }
 
-bool Core::SyncSpec(Unit& unit, const api::Job& job, const api::Workload& workload) {
-  const TemplateRefs refs = RefsOf(job.template_json);
-  const auto priority = PriorityOf(job, refs.priority_class);
-  const auto wanted = WorkloadFor(job, priority.value_or(Priority{}));
-  if (!priority.has_value() || !wanted) {
-    if (!wanted) {
-      Event(job, /*warning=*/true, "ErrWorkloadCompose", wanted.error().message);
-    }
+bool Core::SyncSpec(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
+  auto wanted = job.Describe();
+  if (!wanted) {
+    Event(job, /*warning=*/true, "ErrWorkloadCompose", wanted.error().message);
     return false;
   }
+  const auto priority = PriorityOf(job, PriorityClassOf(*wanted));
+  if (!priority.has_value()) {
+    return false;
+  }
+  wanted->priority = priority->value;
+  wanted->priority_class = priority->ref;
   LeaveEngine(unit);
   unit.shape_generation = -1;
   Json spec = api::ToJson(*wanted)["spec"];

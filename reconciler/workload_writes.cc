@@ -56,17 +56,8 @@ api::WriteRequest DeactivatePatch(const api::Workload& workload) {
   return write;
 }
 
-api::WriteRequest DeleteJob(const api::Job& job) {
-  api::WriteRequest write;
-  write.verb = api::Verb::kDelete;
-  write.resource = api::ResourceOf(api::Kind::kJob);
-  write.key = job.meta.Key();
-  write.body = Json::Obj(
-      {{"preconditions", Json::Obj({{"uid", job.meta.uid}})}, {"propagationPolicy", "Background"}});
-  return write;
-}
-
-api::WriteRequest ApplyReclaimable(const api::Workload& workload, int32_t count) {
+api::WriteRequest ApplyReclaimable(const api::Workload& workload,
+                                   const std::map<std::string, int32_t>& counts) {
   api::WriteRequest write;
   write.verb = api::Verb::kApply;
   write.resource = api::ResourceOf(api::Kind::kWorkload);
@@ -74,10 +65,14 @@ api::WriteRequest ApplyReclaimable(const api::Workload& workload, int32_t count)
   write.subresource = "status";
   write.field_manager = names::kReclaimableManager;
   Json status = Json::Obj();
-  if (count > 0) {
-    status.Set(
-        "reclaimablePods",
-        Json::Arr({Json::Obj({{"name", workload.pod_sets.front().name}, {"count", count}})}));
+  Json list = Json::Arr();
+  for (const api::PodSet& pod_set : workload.pod_sets) {
+    if (const auto count = counts.find(pod_set.name); count != counts.end() && count->second > 0) {
+      list.Push(Json::Obj({{"name", pod_set.name}, {"count", count->second}}));
+    }
+  }
+  if (!list.AsArray().empty()) {
+    status.Set("reclaimablePods", std::move(list));
   }
   write.body = Json::Obj({{"apiVersion", names::kKueueVersion},
                           {"kind", "Workload"},
@@ -88,13 +83,23 @@ api::WriteRequest ApplyReclaimable(const api::Workload& workload, int32_t count)
   return write;
 }
 
-bool HasLeftovers(const api::Job& job) {
-  const auto parsed = Json::Parse(job.template_json);
-  if (!parsed) {
-    return false;
-  }
-  const Json& labels = (*parsed)["metadata"]["labels"];
-  return labels.Has(names::kPodSetLabel) || labels.Has(names::kPodGroupLabel);
+api::WriteRequest ApplyReplacements(const api::Workload& workload,
+                                    const api::Conditions& conditions) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kApply;
+  write.resource = api::ResourceOf(api::Kind::kWorkload);
+  write.key = workload.meta.Key();
+  write.subresource = "status";
+  write.field_manager = names::kReplacementManager;
+  const api::Condition* condition = api::FindCondition(conditions, "WaitingForReplacementPods");
+  write.body = Json::Obj(
+      {{"apiVersion", names::kKueueVersion},
+       {"kind", "Workload"},
+       {"metadata", Json::Obj({{"name", workload.meta.name},
+                               {"namespace", workload.meta.ns},
+                               {"uid", workload.meta.uid}})},
+       {"status", Json::Obj({{"conditions", api::ToJson(api::Conditions{*condition})}})}});
+  return write;
 }
 
 bool StartsAgain(const api::Workload& workload) {

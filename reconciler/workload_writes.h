@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 
-#include "api/batch.h"
 #include "api/kueue.h"
 #include "api/request.h"
 #include "base/json.h"
@@ -24,13 +25,15 @@ namespace tutti::reconciler {
 // Guarded by the UID.
 [[nodiscard]] api::WriteRequest DeleteWorkload(const api::Workload& workload);
 
-// With its pods (propagation Background); guarded by the UID.
-[[nodiscard]] api::WriteRequest DeleteJob(const api::Job& job);
-// status.reclaimablePods of the only pod set, by the manager that owns it in Kueue; 0 = none.
-[[nodiscard]] api::WriteRequest ApplyReclaimable(const api::Workload& workload, int32_t count);
+// status.reclaimablePods by pod set, by the manager that owns it in Kueue.
+[[nodiscard]] api::WriteRequest ApplyReclaimable(const api::Workload& workload,
+                                                 const std::map<std::string, int32_t>& counts);
 
-// A start left its labels in the template (the Workload was lost, or its reservation withdrawn).
-[[nodiscard]] bool HasLeftovers(const api::Job& job);
+// The condition WaitingForReplacementPods of these conditions, by the manager that owns it in
+// Kueue.
+[[nodiscard]] api::WriteRequest ApplyReplacements(const api::Workload& workload,
+                                                  const api::Conditions& conditions);
+
 // Taken back to start again at once, with its place in the queue.
 [[nodiscard]] bool StartsAgain(const api::Workload& workload);
 // The condition exists and is False.

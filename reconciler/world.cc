@@ -5,10 +5,28 @@
 
 namespace tutti::reconciler {
 
-std::string OwningJob(const api::ObjectMeta& meta) {
-  for (const api::OwnerReference& owner : meta.owners) {
-    if (owner.kind == "Job" && owner.api_version.starts_with("batch/")) {
-      return owner.uid;
+std::shared_ptr<const QueuedJob> World::JobOf(const std::string& uid) const {
+  const auto it = job_by_uid.find(uid);
+  return it == job_by_uid.end() ? nullptr : it->second;
+}
+
+size_t World::CountJobs() const {
+  return job_by_uid.size();
+}
+
+std::optional<PodMember> World::MemberOf(const WatchedPod& pod) const {
+  for (const JobKind* kind : kinds) {
+    if (auto member = kind->MemberOf(pod)) {
+      return member;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string World::OwnerOf(const api::ObjectMeta& object) const {
+  for (const JobKind* kind : kinds) {
+    if (std::string uid = kind->OwnerOf(object); !uid.empty()) {
+      return uid;
     }
   }
   return "";

@@ -8,7 +8,7 @@
 
 #include "api/pod_rules.h"
 #include "base/names.h"
-#include "reconciler/job_kind.h"
+#include "reconciler/batch_job.h"
 
 namespace tutti::sim {
 namespace {

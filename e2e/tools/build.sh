@@ -4,7 +4,7 @@
 # Builds the pinned third-party programs that the tests and the demo run, into a cache outside the
 # tree, and prints the directory of each on standard output (progress goes to standard error).
 #
-#   e2e/tools/build.sh [controlplane|kwok|helm|kueuectl|all]      default: all (without kueuectl)
+#   e2e/tools/build.sh [controlplane|kwok|helm|kueuectl|autoscaler|all]   default: all (the first three)
 #   e2e/tools/build.sh --path NAME                       print where it is or would be, build nothing
 #
 # TUTTI_CACHE      where to put them (default ${XDG_CACHE_HOME:-$HOME/.cache}/tutti)
@@ -35,8 +35,8 @@ source_dir() {
         echo "$here/controlplane-$minor"
       fi
       ;;
-    kwok | helm | kueuectl) echo "$here/$1" ;;
-    *) die "unknown tool '$1': use controlplane, kwok, helm, kueuectl or all" ;;
+    kwok | helm | kueuectl | autoscaler) echo "$here/$1" ;;
+    *) die "unknown tool '$1': use controlplane, kwok, helm, kueuectl, autoscaler or all" ;;
   esac
 }
 
@@ -58,6 +58,16 @@ target_dir() {
 
 # pinned MODULE DIR: the version of MODULE in DIR/go.mod.
 pinned() { awk -v m="$1" '$1=="require" && $2==m {print $3; exit} $1==m && $2!="=>" {print $2; exit}' "$2/go.mod"; }
+
+# crds MODULE DIR TARGET: copies a module's CustomResourceDefinitions, checked against go.sum.
+crds() {
+  local source
+  source=$(GOTOOLCHAIN=local go mod download -json "$1" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  [[ $source ]] || die "no module $1"
+  mkdir "$3/crds"
+  cp "$source/$2"/*.yaml "$3/crds"
+  chmod -R u+w "$3/crds"
+}
 
 clock() { printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); }
 
@@ -143,6 +153,7 @@ build() {
       say "kubectl-kueue $version:"
       compile kubectl-kueue "$tmp/kubectl-kueue" sigs.k8s.io/kueue/cmd/kueuectl "-X sigs.k8s.io/kueue/pkg/version.GitVersion=$version"
       ;;
+    autoscaler) crds k8s.io/autoscaler/cluster-autoscaler/apis config/crd "$tmp" ;;
   esac
   chmod 0755 "$tmp"
   mv -T "$tmp" "$target"

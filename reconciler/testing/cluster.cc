@@ -323,10 +323,17 @@ void Cluster::Feed(const kube::FakeApiServer::Event& event) {
   if (kind == "Workload" && event.resource.group == GroupResource().group) {
     return;  // nobody watches the Job controller's
   }
-  if (kind == "Job") {
-    give(api::JobFromJson(object), &Core::OnJob);
-  } else if (kind == "Pod") {
-    give(api::PodFromJson(object), &Core::OnPod);
+  for (const JobKind* job_kind : options_.job_kinds) {
+    if (!job_kind->MadeOfPods() && kind == job_kind->Resource().kind &&
+        event.resource.group == job_kind->Resource().group) {
+      auto job = job_kind->Decode(object);
+      ASSERT_TRUE(job) << job.error().message;
+      core_->OnJob(std::move(*job), deleted);
+      return;
+    }
+  }
+  if (kind == "Pod") {
+    give(WatchedPodFromJson(object), &Core::OnPod);
   } else if (kind == "Node") {
     give(api::NodeFromJson(object), &Core::OnNode);
   } else if (kind == "Namespace") {
@@ -347,6 +354,12 @@ void Cluster::Feed(const kube::FakeApiServer::Event& event) {
     give(api::AdmissionCheckFromJson(object), &Core::OnAdmissionCheck);
   } else if (kind == "WorkloadPriorityClass") {
     give(api::WorkloadPriorityClassFromJson(object), &Core::OnWorkloadPriorityClass);
+  } else if (kind == "ProvisioningRequestConfig") {
+    give(api::ProvisioningConfigFromJson(object), &Core::OnProvisioningConfig);
+  } else if (kind == "ProvisioningRequest") {
+    give(api::ProvisioningRequestFromJson(object), &Core::OnProvisioningRequest);
+  } else if (kind == "PodTemplate") {
+    give(api::PodTemplateFromJson(object), &Core::OnPodTemplate);
   } else if (kind == "LimitRange") {
     give(api::LimitRangeFromJson(object), &Core::OnLimitRange);
   }
@@ -463,11 +476,13 @@ bool Cluster::RunUntilDone(Duration limit) {
 void Cluster::Restart() {
   core_ = std::make_unique<Core>(options_);
   undelivered_.clear();
-  for (const Kind kind :
-       {Kind::kNamespace, Kind::kNode, Kind::kAdmissionCheck, Kind::kResourceFlavor,
-        Kind::kClusterQueue, Kind::kLocalQueue, Kind::kWorkloadPriorityClass, Kind::kWorkload,
-        Kind::kJob, Kind::kPod, Kind::kPodGroup}) {
-    const api::Resource resource = kind == Kind::kPodGroup ? GroupResource() : ResourceOf(kind);
+  for (const api::Resource& resource :
+       {ResourceOf(Kind::kNamespace), ResourceOf(Kind::kNode), ResourceOf(Kind::kAdmissionCheck),
+        api::ProvisioningConfigResource(), ResourceOf(Kind::kResourceFlavor),
+        ResourceOf(Kind::kClusterQueue), ResourceOf(Kind::kLocalQueue),
+        ResourceOf(Kind::kWorkloadPriorityClass), ResourceOf(Kind::kWorkload),
+        ResourceOf(Kind::kJob), ResourceOf(Kind::kPod), GroupResource(),
+        api::ProvisioningRequestResource(), api::PodTemplateResource()}) {
     for (const Json& object : server_.List(resource)) {
       kube::FakeApiServer::Event event;
       event.type = "ADDED";
@@ -477,7 +492,15 @@ void Cluster::Restart() {
       Feed(event);
     }
   }
+  if (provisioning_.has_value()) {
+    core_->SetProvisioning(*provisioning_);
+  }
   core_->OnSynced();
+}
+
+void Cluster::SetProvisioning(bool served) {
+  provisioning_ = served;
+  core_->SetProvisioning(served);
 }
 
 Json Cluster::Job(const std::string& ns, const std::string& name) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -105,6 +106,8 @@ class Cluster {
     claim_server_ = server;
     claim_manager_ = manager;
   }
+  // Whether the API server has ProvisioningRequests.
+  void SetProvisioning(bool served);
   void AddClaim(const std::string& name) { claims_.insert(name); }
   // No job gets more live pods than this, as with a ResourceQuota on pods.
   void SetPodLimit(int64_t limit) { pod_limit_ = limit; }
@@ -172,6 +175,7 @@ class Cluster {
   bool claim_server_ = true;
   bool claim_manager_ = true;
   std::set<std::string> claims_;
+  std::optional<bool> provisioning_;
   uint64_t writes_ = 0;
   int next_pod_ = 0;
 };

@@ -223,7 +223,7 @@ void Cluster::RunScheduler() {
   std::map<std::string, int64_t> members;            // group -> live pods
   std::map<std::string, int64_t> bound;
   for (const Json& pod : server_.List(ResourceOf(Kind::kPod))) {
-    if (Terminal(pod)) {
+    if (Terminal(pod) || !pod["spec"]["schedulingGates"].AsArray().empty()) {
       continue;
     }
     const std::string ns = pod["metadata"]["namespace"].AsString();

@@ -149,3 +149,37 @@ spec:
 {{- end -}}
 {{- end -}}
 {{- end }}
+
+{{- /* "on" where pods are queued, by themselves or for a Deployment: the webhooks hold them. */ -}}
+{{- define "tutti.pods" -}}
+{{- $frameworks := dig "integrations" "frameworks" (list) .Values.config.kueue -}}
+{{- if or (has "pod" $frameworks) (has "deployment" $frameworks) -}}
+{{- if not .Values.webhook.enabled -}}
+{{- fail "config.kueue.integrations.frameworks: pod and deployment are held by webhooks: set webhook.enabled=true" -}}
+{{- end -}}
+on
+{{- end -}}
+{{- end }}
+
+{{- /* A webhook for pods or for what makes them; only what asks for a queue gets there. */ -}}
+{{- define "tutti.webhookPods" -}}
+- name: {{ .name }}
+  {{- include "tutti.webhookCommon" .root | nindent 2 }}
+  clientConfig:
+    {{- include "tutti.webhookClient" (dict "root" .root "path" .path) | nindent 4 }}
+  namespaceSelector:
+    {{- include "tutti.namespaceSelector" .root | nindent 4 }}
+  matchConditions:
+  - name: not-us
+    expression: {{ include "tutti.notUs" .root | quote }}
+  {{- if not .root.Values.manageJobsWithoutQueueName }}
+  - name: queued
+    expression: {{ printf "%s || has(object.metadata.annotations) && 'kueue.x-k8s.io/pod-suspending-parent' in object.metadata.annotations || (oldObject != null && %s)" (include "tutti.hasQueue" .root | replace "VAR" "object") (include "tutti.hasQueue" .root | replace "VAR" "oldObject") | quote }}
+  {{- end }}
+  rules:
+  - apiGroups: [{{ .group | quote }}]
+    apiVersions: [v1]
+    resources: [{{ .resource }}]
+    operations: {{ .operations | toJson }}
+    scope: "*"
+{{- end }}

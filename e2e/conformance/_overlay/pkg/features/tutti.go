@@ -24,7 +24,18 @@ func enabledGates() map[string]bool {
 	return gates
 }
 
+// Gates that a program is refused with when the other one is off. Specs set the two one after the
+// other; Kueue looks at that in its configuration file only.
+var needs = map[featuregate.Feature]featuregate.Feature{
+	UnadmittedWorkloadsExplicitStatus: UnadmittedWorkloadsObservability,
+}
+
 func tellChild() {
+	for gate, other := range needs {
+		if utilfeature.DefaultFeatureGate.Enabled(gate) && !utilfeature.DefaultFeatureGate.Enabled(other) {
+			return // the change that follows tells of both
+		}
+	}
 	changed := map[string]bool{}
 	for name, enabled := range enabledGates() {
 		if enabled != defaultGates[name] {

@@ -21,7 +21,14 @@ type series struct {
 	labels prometheus.Labels
 	value  float64
 	count  uint64
+	here   bool // the present child has shown it
 }
+
+// The gauges that every queue has as long as it exists.
+const (
+	clusterQueueStatus = "kueue_cluster_queue_status"
+	localQueueStatus   = "kueue_local_queue_status"
+)
 
 var (
 	mirrorMutex sync.Mutex
@@ -32,7 +39,7 @@ var (
 
 // Mirror takes the metrics of the manager under test into this process's collectors, where the specs
 // look. `fresh`: the first text of a child that has just started. As in one process, counters go on
-// over a restart.
+// over a restart, until their queue is gone.
 func Mirror(text string, fresh bool) {
 	mirrorMutex.Lock()
 	defer mirrorMutex.Unlock()
@@ -45,10 +52,11 @@ func Mirror(text string, fresh bool) {
 	if fresh {
 		for _, all := range mirrored {
 			for _, one := range all {
-				one.value, one.count = 0, 0
+				one.value, one.count, one.here = 0, 0, false
 			}
 		}
 	}
+	var gone []prometheus.Labels
 	for _, collector := range allCollectors() {
 		if collector == nil || reflect.ValueOf(collector).IsNil() {
 			continue
@@ -73,13 +81,45 @@ func Mirror(text string, fresh bool) {
 					one = &series{labels: labels}
 					known[key] = one
 				}
+				one.here = true
 				if err := one.copy(collector, metric); err != nil {
 					complain(name, err)
 				}
 			}
 		}
+		_, gauge := collector.(*prometheus.GaugeVec)
 		for key, one := range known {
-			if !seen[key] && !fresh {
+			if seen[key] || fresh || !(one.here || gauge) {
+				continue
+			}
+			forget(collector, one.labels)
+			delete(known, key)
+			switch {
+			case one.here && name == clusterQueueStatus:
+				gone = append(gone, prometheus.Labels{"cluster_queue": one.labels["cluster_queue"]})
+			case one.here && name == localQueueStatus:
+				gone = append(gone, prometheus.Labels{"name": one.labels["name"], "namespace": one.labels["namespace"]})
+			}
+		}
+	}
+	for _, queue := range gone {
+		forgetQueue(queue)
+	}
+}
+
+// forgetQueue drops what an earlier child has counted for a queue that doesn't exist any more.
+func forgetQueue(queue prometheus.Labels) {
+	for _, collector := range allCollectors() {
+		if collector == nil || reflect.ValueOf(collector).IsNil() {
+			continue
+		}
+		known := mirrored[nameOf(collector)]
+		for key, one := range known {
+			matches := !one.here
+			for label, value := range queue {
+				matches = matches && one.labels[label] == value
+			}
+			if matches {
 				forget(collector, one.labels)
 				delete(known, key)
 			}

@@ -16,6 +16,13 @@ func SetupControllers(mgr ctrl.Manager, queues *qcache.Manager, cache *schdcache
 	if tuttichild.PassThrough {
 		return setupControllersHere(mgr, queues, cache, cfg, opts)
 	}
+	if cfg.FairSharing != nil && len(cfg.FairSharing.PreemptionStrategies) == 0 {
+		// Said in a file, as it must be there.
+		cfg = cfg.DeepCopy()
+		cfg.FairSharing.PreemptionStrategies = []configapi.PreemptionStrategy{
+			configapi.LessThanOrEqualToFinalShare, configapi.LessThanInitialShare,
+		}
+	}
 	tuttichild.Base(cfg)
 	return "", nil
 }
