@@ -619,9 +619,11 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
   const bool settles = workload.phase == Phase::kReserved && !workload.admitted && admitted;
   Usage before;
   QueueId queue_before;
+  bool less_important = false;
   if (workload.phase == Phase::kPending) {
     Detach(id);
   } else if (workload.phase == Phase::kReserved) {
+    less_important = input.priority < workload.input.priority;  // others may take its quota now
     before = workload.usage;
     queue_before = workload.queue;
     AddToBooks(id, -1);
@@ -672,7 +674,8 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
       ExcuseOverLimit(Queue(workload.queue).node, pair);
     }
   }
-  if (queue_before.Valid() && (queue_before != workload.queue || before != workload.usage)) {
+  if (queue_before.Valid() &&
+      (queue_before != workload.queue || before != workload.usage || less_important)) {
     Wake(queue_before);
   }
   if (settles) {

@@ -359,6 +359,31 @@ TEST(CorePartsTest, AJobThatAManagedJobHasMadeRunsOnlyWhileThatOneIsAdmitted) {
   EXPECT_FALSE(cluster.Suspended("team-a", "child"));
 }
 
+TEST(CorePartsTest, AJobWhosePriorityFallsGivesWayToOneThatWaitsAlready) {
+  Parts parts;
+  Cluster& cluster = parts.cluster;
+  ASSERT_TRUE(cluster.server().MergePatch(
+      ResourceOf(Kind::kClusterQueue), {"", "cq"},
+      Json::Obj({{"spec", Json::Obj({{"preemption",
+                                      Json::Obj({{"withinClusterQueue", "LowerPriority"}})}})}})));
+  parts.AddClass("high", 1000);
+  parts.AddClass("low", 10);
+  cluster.Submit({.name = "job", .runs_for = 600s, .priority_class = "high"});
+  cluster.Run(1s);
+  cluster.Submit({.name = "next", .cpu_milli = 4000, .runs_for = 600s, .priority_class = "high"});
+  cluster.Run(3s);
+  ASSERT_TRUE(cluster.Suspended("team-a", "next"));
+  ASSERT_TRUE(cluster.server().MergePatch(
+      ResourceOf(Kind::kJob), {"team-a", "job"},
+      Json::Obj({{"metadata",
+                  Json::Obj({{"labels",
+                              Json::Obj({{std::string(names::kPriorityClassLabel), "low"}})}})}})));
+  cluster.Run(5s);
+  EXPECT_TRUE(cluster.Suspended("team-a", "job"));
+  EXPECT_FALSE(cluster.Suspended("team-a", "next"));
+  EXPECT_EQ(cluster.Observed("kueue_workload_eviction_latency_seconds"), 1);
+}
+
 TEST(CorePartsTest, ChangingTheTimeLimitOfASuspendedJobChangesItsWorkload) {
   Parts parts;
   Cluster& cluster = parts.cluster;
