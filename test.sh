@@ -6,7 +6,7 @@
 #   unit           checks of the tree, C++ unit tests, chart tests, Go unit tests
 #   e2e [PATTERN]  tests on a real control plane; PATTERN is a regular expression on test names
 #   conformance [SUITE]  Kueue's own specs (e2e/conformance); SUITE as in suites.txt, e.g. webhook/core
-#   all            unit and e2e; the default, and what CI runs
+#   all            unit, e2e and the specs of webhook/core and scheduler; the default, and what CI runs
 #   --long         full sizes, and in the unit part also the sanitizer builds and clang-tidy
 #
 # TUTTI_K8S_MINOR is the Kubernetes minor of the control plane (default 1.36).
@@ -195,7 +195,8 @@ if [[ $tier != e2e && $tier != conformance && $tools_ok ]]; then
   counted go-unit e2e/run.sh --unit
 fi
 
-if [[ $tier == conformance && $built && $tools_ok ]]; then
+[[ $tier == all ]] && suites=(webhook/core scheduler)
+if [[ $tier == conformance || $tier == all ]] && [[ $built && $tools_ok ]]; then
   step "Kueue's own specs: ${suites[*]:-all}"
   counted conformance e2e/conformance/run.sh "${suites[@]}"
 fi

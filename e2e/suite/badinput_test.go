@@ -119,8 +119,9 @@ spec: {clusterQueue: unflavored}
 			})
 		}
 		conditionOf(clusterQueues, "", "unflavored", "FlavorNotFound", "missing-flavor")
-		conditionOf(localQueues, "team", "nowhere", "ClusterQueueDoesNotExist", "missing")
-		conditionOf(localQueues, "team", "unflavored", "ClusterQueueIsInactive", "unflavored")
+		// Kueue's words, which its specs compare; who is meant stands in the queue's spec and in the Workload's reason.
+		conditionOf(localQueues, "team", "nowhere", "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue")
+		conditionOf(localQueues, "team", "unflavored", "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue")
 		eventually(t, 20*time.Second, "an event about the priority class", func(ctx context.Context) (bool, error) {
 			events, err := c.Kube.CoreV1().Events("team").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=no-class"})
 			if err != nil {
