@@ -56,7 +56,7 @@ if [[ ! -d $copy ]]; then
   mkdir "$work/copy"
   (cd "$here" && go run ./kueuecopy --overlay _overlay --crds "$work/crds" --out "$work/copy")
   find "$cache/conformance" -maxdepth 1 -name 'copy-*' -mmin +600 -exec rm -rf {} +
-  mv -T "$work/copy" "$copy"
+  mv -T "$work/copy" "$copy" 2>/dev/null || [[ -d $copy ]] # another run may have been first
   rm -rf "$work"
   trap - EXIT
 fi
