@@ -75,6 +75,7 @@ run_tests() { # GO-TEST-FLAGS…
   go test -trimpath "$@" "${packages[@]}" || status=1
   if [[ $part == unit ]]; then
     (cd conformance && go test -trimpath "$@" ./...) || status=1
+    (cd ../bench && go test -trimpath "$@" ./report) || status=1
   fi
   for module in "${modules[@]}"; do
     # differential/ calls an unexported method of the scheduler: the linker must let it.

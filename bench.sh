@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Measures Tutti side by side with Kueue v0.19.2 and writes docs/performance.md:
+#
+#   ./bench.sh scheduler [--config baseline|large-scale] [--sides kueue,tutti,floor] [--runs N]
+#                        Kueue's own scheduler benchmark, sides in turn; default: baseline, all, 3
+#   ./bench.sh engine    Google Benchmark of the engine, no API server
+#   ./bench.sh report    the page from the runs so far
+#
+# Does all set-up, as test.sh. Leave the machine alone meanwhile: with others at work on it the figures
+# mean nothing. A run is added to bench/results when it has ended well.
+# TUTTI_BIN  the operator under test (default build/release/tutti, built first)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+usage() { sed -n '4,14p' bench.sh | sed 's/^# \{0,1\}//'; }
+
+what=${1:-}
+shift || true
+config=baseline sides=kueue,tutti,floor runs=3
+while (($#)); do
+  case $1 in
+    --config | --sides | --runs)
+      (($# > 1)) || { echo "bench.sh: $1 needs a value" >&2; exit 2; }
+      printf -v "${1#--}" %s "$2"
+      shift
+      ;;
+    *)
+      echo "bench.sh: unknown option $1" >&2
+      usage >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+case $what in
+  scheduler | engine | report) ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
+esac
+
+# shellcheck source=tools/setup.sh
+source tools/setup.sh
+export CGO_ENABLED=0 GOTOOLCHAIN=local
+out=$PWD/build/bench
+data=$PWD/bench/results/scheduler.jsonl
+mkdir -p "$out/bin" "$(dirname "$data")"
+
+build_tutti() {
+  cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release >"$out/build.log"
+  nice ninja -C build/release "$@" >>"$out/build.log" || {
+    tail -n 40 "$out/build.log" >&2
+    exit 1
+  }
+}
+
+report_page() {
+  (cd bench && go run ./report page --data "$data") >"$out/performance.md"
+  mv "$out/performance.md" docs/performance.md
+  echo "wrote docs/performance.md"
+}
+
+scheduler() {
+  local tools module dir side n commit machine crds=$PWD/crds
+  [[ ${TUTTI_BIN:-} ]] || build_tutti tutti
+  tools=$(e2e/tools/build.sh controlplane)
+  echo "Compiling Kueue's runner and ours (some minutes the first time) …"
+  (
+    cd bench
+    for tool in runner minimalkueue; do
+      go build -trimpath -o "$out/bin/$tool" "sigs.k8s.io/kueue/test/performance/scheduler/$tool"
+    done
+    go build -trimpath -o "$out/bin/" ./launch ./floor ./report
+  )
+  module=$(cd bench && go list -m -f '{{.Dir}}' sigs.k8s.io/kueue)
+  [[ -f $module/test/performance/scheduler/configs/$config/generator.yaml ]] || {
+    echo "bench.sh: Kueue has no configuration '$config'" >&2
+    exit 2
+  }
+  mkdir -p "$out/assets"
+  for tool in etcd kube-apiserver kubectl; do
+    ln -sfn "$tools/$tool" "$out/assets/$tool"
+  done
+  commit=$(git rev-parse --short HEAD)
+  [[ -z $(git status --porcelain -- . ':!bench/results' ':!docs/performance.md') ]] || commit+=-dirty
+  machine="$(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), Linux $(uname -r)"
+  for ((n = 1; n <= runs; n++)); do
+    for side in ${sides//,/ }; do
+      dir=$out/$config-$side-$n
+      rm -rf "$dir"
+      mkdir -p "$dir"
+      echo "$(date +%H:%M:%S)  $config, $side, run $n of $runs …"
+      case $side in
+        kueue) program=$out/bin/minimalkueue ;;
+        tutti) program=${TUTTI_BIN:-$PWD/build/release/tutti} ;;
+        floor) program=$out/bin/floor ;;
+        *)
+          echo "bench.sh: unknown side '$side': use kueue, tutti, floor" >&2
+          exit 2
+          ;;
+      esac
+      # The API server that the runner starts is the one of the assets, for all sides. PROJECT_DIR: its helpers want one.
+      if ! PROJECT_DIR=$module/config KUBEBUILDER_ASSETS=$out/assets BENCH_SIDE=$side BENCH_PROGRAM=$program "$out/bin/runner" --o "$dir" --crds "$crds" \
+        --generatorConfig "$module/test/performance/scheduler/configs/$config/generator.yaml" --timeout 20m \
+        --minimalKueue "$out/bin/launch" --withLogs --withLogsLevel 0 --logToFile >"$dir/runner.log" 2>&1; then
+        echo "bench.sh: the run failed; the end of $dir/runner.log and of the program's:" >&2
+        tail -n 15 "$dir/runner.log" "$dir"/launch.err.log >&2
+        exit 1
+      fi
+      "$out/bin/report" add --dir "$dir" --config "$config" --crds lean --commit "$commit" --machine "$machine" --data "$data"
+    done
+  done
+  report_page
+}
+
+case $what in
+  scheduler) scheduler ;;
+  engine)
+    build_tutti engine_bench
+    build/release/engine/engine_bench --benchmark_out="$out/engine.json" --benchmark_out_format=json
+    ;;
+  report) report_page ;;
+esac

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// runDir is what the runner and launch leave of a run with two Workloads.
+func runDir(t *testing.T, finished string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"launch.stats.yaml": "wallMs: 12500\n",
+		"cost.json":         `{"side": "tutti", "apiServerCPUSeconds": 3, "programPeakKiB": 2048, "requests": {"POST events": 4, "GET nodes": 9}}`,
+		"summary.yaml": `
+clusterQueueClasses: {cq: {cpuAverageUsage: 30000, nominalQuota: 40000}}
+workloadClasses: {large: {count: 2, totalEvictions: 1, averageTimeToAdmissionMs: 1500}}
+`,
+		"wlStates.csv": "id,class name,ms to finish\n1,large,900\n2,large," + finished + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestARunIsReadAndShown(t *testing.T) {
+	r, err := readRun(runDir(t, "700"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.WallSeconds != 12.5 || r.UsagePercent != 75 || r.workloads() != 2 || r.evictions() != 1 {
+		t.Errorf("%+v", r)
+	}
+	r.Config, r.Commit = "baseline", "abc"
+	text := page([]record{r})
+	for _, want := range []string{"| Wall, s | 12 |", "| Admitted after, `large`, mean s | 1.5 |", "| API server CPU per 1,000 workloads, s | 1500.0 |", "| POST events | 4 |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "GET nodes") {
+		t.Error("reads are shown as writes")
+	}
+}
+
+func TestARunThatEndsBeforeItsWorkloadsIsRefused(t *testing.T) {
+	if _, err := readRun(runDir(t, "0")); err == nil || !strings.Contains(err.Error(), "1 of 2 Workloads") {
+		t.Error(err)
+	}
+}
+
+func TestRatioIsReadFromTheSmallerSide(t *testing.T) {
+	for _, one := range []struct {
+		a, b float64
+		want string
+	}{{1, 4, "1 / 4.0"}, {4, 1, "4.00"}, {0, 3, "0"}, {3, 0, "–"}} {
+		if got := ratio(one.a, one.b); got != one.want {
+			t.Errorf("ratio(%v, %v) is %q", one.a, one.b, got)
+		}
+	}
+}
+
+func TestOnlyTheNewestCommitCounts(t *testing.T) {
+	records := []record{{Commit: "a"}, {Commit: "b", WallSeconds: 1}, {Commit: "b", WallSeconds: 3}}
+	if text, middle := spread(newest(records), 0, func(r record) float64 { return r.WallSeconds }); middle != 2 || text != "2 (1 to 3)" {
+		t.Errorf("%s, %v", text, middle)
+	}
+}
