@@ -58,7 +58,7 @@ works "lint" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti
 
 everything=(--set 'crds.v1beta1=true,visibility.enabled=true,metrics.secure=true,policies.use.localQueues=true,policies.use.priorityClasses=true,webhook.enabled=true,webhook.jobs=true,flowControl.enabled=true,replicaCount=2'
   --set 'ledger.persistence.enabled=true,ledger.persistence.accessMode=ReadWriteMany'
-  --set 'nativeGang.enabled=true,manageJobsWithoutQueueName=true')
+  --set 'nativeGang.enabled=true,manageJobsWithoutQueueName=true,config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset}')
 works "lint with everything on" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti "${everything[@]}"
 stable() {
   charts/render.sh "$@" >"$work/a" && charts/render.sh "$@" >"$work/b" && cmp "$work/a" "$work/b"
@@ -141,12 +141,17 @@ has "no gang policy where the API is not served" 0 'tutti-pod-joins-group'
 has "no gang policy where it is switched off" 0 'tutti-pod-joins-group' --api-versions scheduling.k8s.io/v1alpha2/PodGroup --set nativeGang.enabled=false
 unset NATIVE_GANG
 has "beta policies where asked for" 6 '^apiVersion: admissionregistration.k8s.io/v1beta1$' --kube-version 1.35.0 --set policies.betaApi=true --show-only templates/policies-hold.yaml --show-only templates/policies-jobs.yaml
+has "JobSets are held by webhooks on servers without policies" 2 '^    resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset},webhook.enabled=true,webhook.jobs=true' --show-only templates/webhooks.yaml
 has "nothing holds Jobs in mode Observe" 0 '^kind: (Mutating|Validating)(AdmissionPolicy|WebhookConfiguration)' --set mode=Observe,crds.install=false,webhook.enabled=true
 has "no policy for older servers" 0 'AdmissionPolicy(Binding)?$' --set policies.enabled=false,webhook.enabled=true,webhook.jobs=true
 has "no disruption budget for one replica" 0 '^kind: PodDisruptionBudget'
 has "a disruption budget for two" 1 '^kind: PodDisruptionBudget' --set replicaCount=2
 has "an emptyDir by default" 0 '^kind: PersistentVolumeClaim'
 has "all Jobs are held where that is asked for" 0 'name: queued$' --set manageJobsWithoutQueueName=true
+
+has "JobSets are left alone by default" 0 'jobsets'
+has "JobSets are held where they are queued" 6 '^      resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset}' --show-only templates/policies-hold.yaml --show-only templates/policies-jobs.yaml
+has "JobSets are held by webhooks on servers without policies" 2 '^    resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset},webhook.enabled=true,webhook.jobs=true' --show-only templates/webhooks.yaml
 
 # The operator can write nothing but what it has to.
 rights() {

@@ -20,6 +20,8 @@ struct Route {
 constexpr Route kRoutes[] = {
     {"/mutate-batch-v1-job", MutateJob},
     {"/validate-batch-v1-job", ValidateJob},
+    {"/mutate-jobset-x-k8s-io-v1alpha2-jobset", MutateJob},
+    {"/validate-jobset-x-k8s-io-v1alpha2-jobset", ValidateJobSet},
     {"/mutate--v1-pod", MutatePod},
     {"/validate--v1-pod", ValidatePod},
     {"/mutate-apps-v1-deployment", MutateDeployment},

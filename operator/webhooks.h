@@ -64,9 +64,12 @@ struct Verdict {
 Result<Json> Answer(std::string_view path, const Json& review, const Rules& rules);
 
 // The single rules, for tests and for the dispatcher.
+// Any kind that is held by spec.suspend.
 Verdict MutateJob(const Request& request, const Rules& rules);
+Verdict ValidateSuspendedKind(const Request& request, const Rules& rules);
 Verdict ValidateJob(const Request& request, const Rules& rules);
 Verdict MutatePod(const Request& request, const Rules& rules);  // also: join the PodGroup
+Verdict ValidateJobSet(const Request& request, const Rules& rules);
 Verdict ValidatePod(const Request& request, const Rules& rules);
 Verdict MutateDeployment(const Request& request, const Rules& rules);
 Verdict ValidateDeployment(const Request& request, const Rules& rules);

@@ -34,24 +34,34 @@ class JobCheck {
         suspended_(Suspended(job_)),
         was_suspended_(!update_ || Suspended(old_)) {}
 
+  // For every kind that is held by spec.suspend.
+  std::vector<std::string> RunCommon() {
+    Common();
+    return std::move(problems_);
+  }
+
   std::vector<std::string> Run() {
-    Holding();
-    Queue();
-    Priority();
-    ExecutionTime();
-    Prebuilt();
+    Common();
     MinParallelism();
     EqualCompletions();
     if (update_ && (Annotation(job_, names::kElasticJobAnnotation) == "true") !=
                        (Annotation(old_, names::kElasticJobAnnotation) == "true")) {
       Say(Field("annotations", names::kElasticJobAnnotation) + "can be set only at creation");
     }
-    CheckGates(request_, &problems_);
     return std::move(problems_);
   }
 
  private:
   void Say(std::string problem) { problems_.push_back(std::move(problem)); }
+
+  void Common() {
+    Holding();
+    Queue();
+    Priority();
+    ExecutionTime();
+    Prebuilt();
+    CheckGates(request_, &problems_);
+  }
 
   // Behind the mutating rule: somebody else's webhook may have changed it after us.
   void Holding() {
@@ -229,17 +239,36 @@ Verdict MutateJob(const Request& request, const Rules& rules) {
   return verdict;
 }
 
+namespace {
+
+// A held object can't change hands; what belongs to another controller isn't ours to judge.
+std::optional<Verdict> JudgeOwner(const Request& request) {
+  if (IsRoot(*request.object)) {
+    return std::nullopt;
+  }
+  if (request.IsUpdate() && IsRoot(*request.old_object) && Suspended(*request.old_object)) {
+    return Verdict{
+        {"metadata.ownerReferences: a held Job can't be given to a controller: create it as that "
+         "controller's from the start"},
+        {}};
+  }
+  return Verdict{};
+}
+
+}  // namespace
+
 Verdict ValidateJob(const Request& request, const Rules& rules) {
-  if (!IsRoot(*request.object)) {
-    if (request.IsUpdate() && IsRoot(*request.old_object) && Suspended(*request.old_object)) {
-      return {
-          {"metadata.ownerReferences: a held Job can't be given to a controller: create it as that "
-           "controller's from the start"},
-          {}};
-    }
-    return {};
+  if (auto verdict = JudgeOwner(request)) {
+    return *verdict;
   }
   return {JobCheck(request, rules).Run(), {}};
+}
+
+Verdict ValidateSuspendedKind(const Request& request, const Rules& rules) {
+  if (auto verdict = JudgeOwner(request)) {
+    return *verdict;
+  }
+  return {JobCheck(request, rules).RunCommon(), {}};
 }
 
 }  // namespace tutti::webhooks

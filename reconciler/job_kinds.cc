@@ -4,12 +4,13 @@
 #include <algorithm>
 
 #include "reconciler/batch_job.h"
+#include "reconciler/jobset_kind.h"
 #include "reconciler/pod_kind.h"
 
 namespace tutti::reconciler {
 
 const std::vector<const JobKind*>& AllJobKinds() {
-  static const std::vector<const JobKind*> kKinds = {&PodKind(), &BatchJobKind()};
+  static const std::vector<const JobKind*> kKinds = {&PodKind(), &JobSetKind(), &BatchJobKind()};
   return kKinds;
 }
 

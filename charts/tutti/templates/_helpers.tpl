@@ -102,6 +102,18 @@ resourceRules:
   resources: [jobs]
   operations: [{{ join ", " (rest .) }}]
   scope: "*"
+{{- if include "tutti.jobsets" (first .) }}
+- apiGroups: [jobset.x-k8s.io]
+  apiVersions: [v1alpha2]
+  resources: [jobsets]
+  operations: [{{ join ", " (rest .) }}]
+  scope: "*"
+{{- end }}
+{{- end }}
+
+{{/* "yes" when JobSets are queued. */}}
+{{- define "tutti.jobsets" -}}
+{{- if has "jobset.x-k8s.io/jobset" (dig "integrations" "frameworks" (list) .Values.config.kueue) }}yes{{ end }}
 {{- end }}
 
 {{/* A binding that denies: (list $ name) */}}
