@@ -43,6 +43,7 @@ enum class Metric {
   kPreemptedWorkloads,
   kPodsReadyToEvictedTime,
   kWorkloadEvictionLatency,
+  kPodGateRemoval,
   kReadyWaitTime,
   kAdmittedUntilReadyWaitTime,
   kAdmissionChecksWaitTime,

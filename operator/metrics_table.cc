@@ -104,6 +104,10 @@ std::vector<MetricInfo> Build() {
         "From the readiness of all pods to the eviction.", Waits(14));
   kueue(Metric::kWorkloadEvictionLatency, "kueue_workload_eviction_latency_seconds", kHistogram,
         {"cluster_queue", "reason"}, "From an eviction until its quota is free.", Waits(14));
+  kueue(Metric::kPodGateRemoval, "kueue_pod_scheduling_gate_removal_seconds", kHistogram,
+        {"name", "cluster_queue", "is_group"},
+        "From the admission of a pod, or of its pod group, to the removal of its scheduling gate.",
+        {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10});
   kueue(Metric::kReadyWaitTime, "kueue_ready_wait_time_seconds", kHistogram, cq_priority,
         "From creation or the last requeue until all pods are ready (waitForPodsReady).",
         Waits(14));
@@ -282,7 +286,6 @@ const std::vector<MissingMetric>& MissingMetrics() {
   constexpr std::string_view kMulti = "MultiKueue";
   static const std::vector<MissingMetric> missing = {
       {"kueue_admission_cycle_preemption_skips", "cycles are repeated in memory"},
-      {"kueue_pod_scheduling_gate_removal_seconds", "plain pods"},
       {"multikueue_workloads_admitted_total", kMulti},
       {"multikueue_workloads_dispatched_total", kMulti},
   };

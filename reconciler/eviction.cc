@@ -296,8 +296,14 @@ bool Core::StopJob(Unit& unit, const QueuedJob& job, const api::Workload& worklo
   unit.unplaced_since.reset();
   if (!job.Suspended()) {
     unit.stopped_at = kNoTime;
-    Event(job, /*warning=*/false, "Stopped", "Stopped by Tutti");
-    Emit(unit, job.Stop({"WorkloadStopped", "Stopped by Tutti", now_}));
+    StopReason why{"WorkloadStopped", "Stopped by Tutti", now_};
+    if (const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
+        evicted != nullptr && evicted->status == "True") {
+      why.reason = "WorkloadEvictedDueTo" + evicted->reason;
+      why.message = evicted->message;
+    }
+    Event(job, /*warning=*/false, "Stopped", why.message);
+    Emit(unit, job.Stop(why));
     return false;
   }
   if (!job.Stopped(now_)) {

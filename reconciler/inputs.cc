@@ -2,6 +2,8 @@
 // What a changed object means: caches and indexes are updated, the engine is told, and the units
 // that may have something to do are marked. See core.h.
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +28,19 @@ bool SignOfAutoscaler(const api::Node& node) {
   };
   return has_prefix(node.meta.labels, "karpenter.sh/") ||
          has_prefix(node.meta.annotations, "cluster-autoscaler.kubernetes.io/");
+}
+
+bool LostGate(const WatchedPod& before, const WatchedPod& now) {
+  return before.meta.uid == now.meta.uid && before.queued != nullptr && before.queued->gated &&
+         now.queued != nullptr && !now.queued->gated;
+}
+
+std::optional<double> SecondsSinceAdmission(const api::Workload& workload, Time now) {
+  if (!workload.Admitted() || !workload.status.admission.has_value()) {
+    return std::nullopt;
+  }
+  const api::Condition* admitted = api::FindCondition(workload.status.conditions, "Admitted");
+  return std::max(0.0, std::chrono::duration<double>(now - admitted->last_transition).count());
 }
 
 }  // namespace
@@ -200,6 +215,16 @@ void Core::OnPod(std::shared_ptr<const WatchedPod> pod, bool deleted) {
   world_.pods_by_job[job].insert(pod->meta.Key());
   ComposeJob(member);
   if (const auto unit = unit_of_job_.find(job); unit != unit_of_job_.end()) {
+    const auto workload = world_.workloads.Find(unit->second);
+    if (workload != nullptr && change.before != nullptr && LostGate(*change.before, *pod)) {
+      if (const std::optional<double> after = SecondsSinceAdmission(*workload, now_)) {
+        Observe("kueue_pod_scheduling_gate_removal_seconds",
+                {{"name", std::string(names::kAdmissionGate)},
+                 {"cluster_queue", workload->status.admission->cluster_queue},
+                 {"is_group", GroupNameOf(pod->meta).empty() ? "false" : "true"}},
+                *after);
+      }
+    }
     Dirty(unit->second);
   }
 }

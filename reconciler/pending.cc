@@ -76,12 +76,10 @@ bool Core::ReadyToQueue(Unit& unit, const QueuedJob* job, const api::Workload& w
     }
     return false;
   }
-  if (job != nullptr && job->WaitsForReplacements(workload).value_or(false)) {
-    return false;  // the missing pods come back here
-  }
   if (!IsFalse(workload.status.conditions, "Requeued")) {
     if (!workload.status.requeue_at.has_value()) {
-      return true;
+      // Pods that are missing come back here.
+      return job == nullptr || !job->WaitsForReplacements(workload).value_or(false);
     }
     if (now_ < *workload.status.requeue_at) {
       WakeAt(unit, *workload.status.requeue_at);

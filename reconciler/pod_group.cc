@@ -73,7 +73,14 @@ api::ObjectMeta GroupMeta(const std::string& uid, const std::string& name,
   meta.name = name;
   meta.owners.clear();
   meta.finalizers.clear();
+  // Deleted is a group whose user has deleted every pod. Those that a stop deletes wait for others
+  // in their place.
   meta.deleted.reset();
+  if (std::all_of(pods.begin(), pods.end(), [](const PodPtr& pod) {
+        return pod->meta.deleted.has_value() && !pod->queued->stopped;
+      })) {
+    meta.deleted = pods.front()->meta.deleted;
+  }
   for (const PodPtr& pod : pods) {
     meta.created = std::min(meta.created, pod->meta.created);
   }

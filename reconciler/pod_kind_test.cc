@@ -39,6 +39,7 @@ struct PodSpec {
   bool finalizer = true;
   int created = 0;  // seconds
   bool deleted = false;
+  bool stopped = false;  // told why before it was deleted
   api::StringMap annotations = {};
   std::string requests = R"("requests":{"cpu":"1"})";
 };
@@ -74,11 +75,16 @@ PodPtr Pod(const PodSpec& of) {
   }
   // As after admission by the webhook: the role stays when the finalizer is gone.
   metadata.At("annotations").Set(names::kRoleHash, RoleOf({}, Spec(of.requests)));
+  Json status = Json::Obj({{"phase", of.phase}});
+  if (of.stopped) {
+    status.Set("conditions",
+               Json::Arr({Json::Obj({{"type", "TerminationTarget"}, {"status", "True"}})}));
+  }
   auto pod = WatchedPodFromJson(Json::Obj({{"kind", "Pod"},
                                            {"apiVersion", "v1"},
                                            {"metadata", std::move(metadata)},
                                            {"spec", std::move(spec)},
-                                           {"status", Json::Obj({{"phase", of.phase}})}}));
+                                           {"status", std::move(status)}}));
   EXPECT_TRUE(pod) << pod.error().message;
   return std::make_shared<const WatchedPod>(std::move(*pod));
 }
@@ -125,6 +131,16 @@ TEST(PodKindTest, OnlyHeldPodsAreQueued) {
   EXPECT_FALSE(PodKindOfParents().MemberOf(*Pod({.name = "a"})));
   EXPECT_TRUE(PodKindOfParents().MemberOf(
       *Pod({.name = "a", .annotations = {{std::string(names::kSuspendingParent), "deployment"}}})));
+}
+
+TEST(PodKindTest, AGroupWhoseUserDeletesAllPodsIsLetGo) {
+  const auto group = Group({{.name = "a", .deleted = true}, {.name = "b", .deleted = true}});
+  EXPECT_TRUE(group->meta.deleted.has_value());
+  EXPECT_EQ(group->Finalize().size(), 2U);
+  EXPECT_FALSE(Group({{.name = "a", .deleted = true}, {.name = "b"}})->meta.deleted.has_value());
+  EXPECT_FALSE(Group({{.name = "a", .deleted = true, .stopped = true},
+                      {.name = "b", .deleted = true, .stopped = true}})
+                   ->meta.deleted.has_value());  // others may come in their place
 }
 
 TEST(PodKindTest, AGroupIsDescribedWhenAllItsPodsAreThere) {

@@ -80,6 +80,8 @@ Result<WatchedPod> WatchedPodFromJson(const Json& json) {
   queued->message = json["status"]["message"].AsString();
   queued->grace_seconds = json["metadata"]["deletionGracePeriodSeconds"].AsInt();
   const api::Conditions conditions = api::ConditionsFromJson(json["status"]["conditions"]);
+  const api::Condition* target = api::FindCondition(conditions, "TerminationTarget");
+  queued->stopped = target != nullptr && target->status == "True";
   if (const api::Condition* ready = api::FindCondition(conditions, "ContainersReady");
       ready != nullptr && ready->status == "False" && ready->reason == "PodFailed") {
     queued->failed_at = ready->last_transition;

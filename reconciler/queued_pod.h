@@ -19,6 +19,7 @@ struct QueuedPod {
   std::string role;           // of a group member: RoleOf
   std::string message;        // status.message
   bool gated = false;         // has the gate kueue.x-k8s.io/admission
+  bool stopped = false;       // was told that it has to go (condition TerminationTarget)
   int64_t grace_seconds = 0;  // metadata.deletionGracePeriodSeconds
   // Since when it is known as failed (ContainersReady is False for that reason); kNoTime.
   Time failed_at = kNoTime;

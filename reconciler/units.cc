@@ -18,6 +18,39 @@ namespace {
 // Jobs and Workloads are watched apart: the job of a new Workload may be seen a moment later.
 constexpr Duration kOrphanGrace = std::chrono::seconds(2);
 
+// Copies labels (or annotations: `map`) of a job to its Workload. Of a job that is made of pods
+// each of them may have one, and those that do have to agree.
+Status CopyKeys(const std::vector<std::string>& keys, const QueuedJob& job,
+                const std::vector<const api::Pod*>& pods, api::StringMap api::ObjectMeta::*map,
+                std::string_view field, api::StringMap& to) {
+  std::vector<const api::ObjectMeta*> metas = {&job.meta};
+  if (job.kind.MadeOfPods()) {
+    for (const api::Pod* pod : pods) {
+      metas.push_back(&pod->meta);
+    }
+  }
+  for (const std::string& key : keys) {
+    const std::string* value = nullptr;
+    for (const api::ObjectMeta* meta : metas) {
+      const auto own = (meta->*map).find(key);
+      if (own == (meta->*map).end()) {
+        continue;
+      }
+      if (value != nullptr && *value != own->second) {
+        return Fail(ErrorCode::kInvalid, "metadata." + std::string(field) + "[" + key +
+                                             "]: is copied to the Workload, but the pods have "
+                                             "different values, \"" +
+                                             *value + "\" and \"" + own->second + "\"");
+      }
+      value = &own->second;
+    }
+    if (value != nullptr) {
+      to.emplace(key, *value);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 void Core::LeaveEngine(Unit& unit) {
@@ -458,7 +491,8 @@ void Core::ReconcileRefused(Unit& unit, const QueuedJob& job) {
       other != nullptr && !job.MayTake(*other) && !job.meta.deleted.has_value()) {
     Event(job, /*warning=*/true, "WorkloadNameConflict",
           "A Workload named \"" + wanted.name +
-              "\" exists and is not of this job: delete it, or name the job otherwise");
+              "\" already exists but is not a pod group workload; this pod group cannot be "
+              "admitted");
     Emit(unit, job.Tidy(nullptr).writes);
     return;
   }
@@ -651,16 +685,16 @@ void Core::CreateWorkload(Unit& unit, const QueuedJob& job) {
   workload->priority = priority->value;
   workload->priority_class = priority->ref;
   workload->meta.name = unit.key.name;
-  for (const std::string& key : options_.label_keys_to_copy) {
-    if (const auto label = job.meta.labels.find(key); label != job.meta.labels.end()) {
-      workload->meta.labels.insert(*label);
-    }
+  const std::vector<const api::Pod*> pods = world_.PodsOf(unit.job_uid);
+  Status copied = CopyKeys(options_.label_keys_to_copy, job, pods, &api::ObjectMeta::labels,
+                           "labels", workload->meta.labels);
+  if (copied) {
+    copied = CopyKeys(options_.annotation_keys_to_copy, job, pods, &api::ObjectMeta::annotations,
+                      "annotations", workload->meta.annotations);
   }
-  for (const std::string& key : options_.annotation_keys_to_copy) {
-    if (const auto annotation = job.meta.annotations.find(key);
-        annotation != job.meta.annotations.end()) {
-      workload->meta.annotations.insert(*annotation);
-    }
+  if (!copied) {
+    Event(job, /*warning=*/true, "ErrWorkloadCompose", copied.error().message);
+    return;
   }
   if (unit.assumed.has_value()) {
     LeaveEngine(unit);  // decided for a record that was never written; decided again right away
