@@ -39,8 +39,11 @@ var renamed = map[string]map[string]string{
 		"WithManagedJobsNamespaceSelector": "withManagedJobsNamespaceSelectorHere",
 		"WithWaitForPodsReady":             "withWaitForPodsReadyHere",
 		"WithLabelKeysToCopy":              "withLabelKeysToCopyHere",
+		"WithAnnotationsToCopy":            "withAnnotationsToCopyHere",
 		"WithObjectRetentionPolicies":      "withObjectRetentionPoliciesHere",
 	},
+	"pkg/controller/jobs/pod/pod_webhook.go":               {"SetupWebhook": "setupWebhookHere"},
+	"pkg/controller/jobs/deployment/deployment_webhook.go": {"SetupWebhook": "setupWebhookHere"},
 	"pkg/features/kube_features.go": {
 		"SetFeatureGateDuringTest":  "setFeatureGateDuringTestHere",
 		"SetFeatureGatesDuringTest": "setFeatureGatesDuringTestHere",

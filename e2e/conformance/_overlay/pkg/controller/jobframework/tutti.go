@@ -71,3 +71,20 @@ func WithObjectRetentionPolicies(policies *configapi.ObjectRetentionPolicies) Op
 		withObjectRetentionPoliciesHere(policies)(o)
 	}
 }
+
+// WithAnnotationsToCopy records them as what the Configuration has for it: labels of metrics that come from
+// annotations of Workloads.
+func WithAnnotationsToCopy(keys sets.Set[string]) Option {
+	return func(o *Options) {
+		var labels []map[string]string
+		for i, key := range sets.List(keys) {
+			labels = append(labels, map[string]string{
+				"name": fmt.Sprintf("copied_%d", i), "sourceKind": "Workload", "sourceAnnotationKey": key,
+			})
+		}
+		if len(labels) > 0 {
+			tuttichild.Set(labels, "metrics", "customLabels")
+		}
+		withAnnotationsToCopyHere(keys)(o)
+	}
+}
