@@ -162,6 +162,9 @@ Json StatusApplyBody(const Workload& workload, bool strict) {
     if (std::find(kOwnConditions.begin(), kOwnConditions.end(), condition.type) !=
         kOwnConditions.end()) {
       conditions.push_back(condition);
+      if (condition.observed_generation == 0) {  // decided by what the workload is now
+        conditions.back().observed_generation = workload.meta.generation;
+      }
     }
   }
   if (!conditions.empty()) {

@@ -13,6 +13,24 @@ namespace {
 using api::Condition;
 using api::SetCondition;
 
+// What says something new has no observedGeneration: the write (api::StatusApplyBody) gives it the
+// present one. What says
+// the same keeps its own, or each look at it would be a write.
+bool Put(api::Conditions& conditions, Condition condition, Time now) {
+  const std::string type = condition.type;
+  const Condition* known = api::FindCondition(conditions, type);
+  condition.observed_generation = known != nullptr ? known->observed_generation : 0;
+  if (!SetCondition(conditions, std::move(condition), now)) {
+    return false;
+  }
+  for (Condition& changed : conditions) {
+    if (changed.type == type) {
+      changed.observed_generation = 0;
+    }
+  }
+  return true;
+}
+
 bool Set(api::WorkloadStatus& status, std::string_view type, bool value, std::string_view reason,
          std::string message, Time now) {
   Condition condition;
@@ -20,7 +38,7 @@ bool Set(api::WorkloadStatus& status, std::string_view type, bool value, std::st
   condition.status = value ? "True" : "False";
   condition.reason = reason;
   condition.message = std::move(message);
-  return SetCondition(status.conditions, std::move(condition), now);
+  return Put(status.conditions, std::move(condition), now);
 }
 
 // A True condition is turned off when quota is reserved again; its story is kept in the message.
@@ -302,7 +320,7 @@ bool SetWaitingForReplacements(api::Conditions& conditions, bool waits, Time now
       next.message = "Some Failed pods need replacement";
     }
   }
-  return api::SetCondition(conditions, std::move(next), now);
+  return Put(conditions, std::move(next), now);
 }
 
 bool Requeue(api::WorkloadStatus& status, std::string_view reason, const std::string& message,

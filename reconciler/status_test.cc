@@ -55,6 +55,40 @@ TEST(StatusTest, APendingCheckHoldsTheAdmissionBack) {
   EXPECT_EQ(Of(status, "Admitted"), "");
 }
 
+TEST(StatusTest, ConditionsNameTheGenerationThatTheyWereDecidedFor) {
+  api::Workload workload;
+  workload.meta.generation = 3;
+  Reserve(workload.status, Decision(), {}, false, kNow);
+  const auto written = [&workload](size_t index) {
+    return ApplyStatus(workload).body["status"]["conditions"].AsArray()[index];
+  };
+  EXPECT_EQ(written(0)["type"], Json("QuotaReserved"));
+  EXPECT_EQ(written(0)["observedGeneration"], Json(3));
+  EXPECT_EQ(written(1)["observedGeneration"], Json(3));
+
+  // As the API server tells it back, and later with another spec.
+  workload.status.conditions =
+      api::ConditionsFromJson(ApplyStatus(workload).body["status"]["conditions"]);
+  workload.meta.generation = 4;
+  EXPECT_FALSE(Reserve(workload.status, Decision(), {}, false, kNow + 1s)) << "nothing to write";
+  EXPECT_EQ(written(0)["observedGeneration"], Json(3));
+  EXPECT_TRUE(SetPodsReady(workload.status, true, kNow + 2s));
+  EXPECT_TRUE(Unreserve(workload.status, reason::kPending, "gone", kNow + 2s));
+  EXPECT_EQ(written(0)["observedGeneration"], Json(4));
+  EXPECT_EQ(written(2)["type"], Json("PodsReady"));
+  EXPECT_EQ(written(2)["observedGeneration"], Json(4));
+}
+
+TEST(StatusTest, AMessageThatWasCutIsWrittenOnce) {
+  api::Workload workload;
+  workload.meta.generation = 2;
+  const std::string message(40'000, 'x');
+  EXPECT_TRUE(SetPendingReason(workload.status, reason::kPending, message, {}, kNow));
+  workload.status.conditions =
+      api::ConditionsFromJson(ApplyStatus(workload).body["status"]["conditions"]);
+  EXPECT_FALSE(SetPendingReason(workload.status, reason::kPending, message, {}, kNow));
+}
+
 TEST(StatusTest, AnEvictionIsCountedOnceAndKeepsTheReservation) {
   api::WorkloadStatus status;
   Reserve(status, Decision(), {}, false, kNow);

@@ -91,14 +91,18 @@ api::WriteRequest ApplyReplacements(const api::Workload& workload,
   write.key = workload.meta.Key();
   write.subresource = "status";
   write.field_manager = names::kReplacementManager;
-  const api::Condition* condition = api::FindCondition(conditions, "WaitingForReplacementPods");
+  api::Condition condition = *api::FindCondition(conditions, "WaitingForReplacementPods");
+  if (condition.observed_generation == 0) {
+    condition.observed_generation = workload.meta.generation;
+  }
   write.body = Json::Obj(
       {{"apiVersion", names::kKueueVersion},
        {"kind", "Workload"},
        {"metadata", Json::Obj({{"name", workload.meta.name},
                                {"namespace", workload.meta.ns},
                                {"uid", workload.meta.uid}})},
-       {"status", Json::Obj({{"conditions", api::ToJson(api::Conditions{*condition})}})}});
+       {"status",
+        Json::Obj({{"conditions", api::ToJson(api::Conditions{std::move(condition)})}})}});
   return write;
 }
 
