@@ -452,12 +452,9 @@ func (h *podGroups) deployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []int{2, 8, 3} {
-		scale, err := deployments.GetScale(t.Context(), "serve", metav1.GetOptions{})
+		_, err := deployments.Patch(t.Context(), "serve", types.MergePatchType,
+			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, want), metav1.PatchOptions{})
 		if err != nil {
-			t.Fatal(err)
-		}
-		scale.Spec.Replicas = int32(want)
-		if _, err := deployments.UpdateScale(t.Context(), "serve", scale, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		h.waitRunning(t, selector, want)
