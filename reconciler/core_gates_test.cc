@@ -115,6 +115,22 @@ TEST_F(CoreGatesTest, WithoutDetailWhatTheSchedulerFindsIsPending) {
   EXPECT_EQ(Is("lost", "QuotaReserved"), "False/Inadmissible");
 }
 
+// Its pods are nobody's here: who deletes it says that they are gone.
+TEST_F(CoreGatesTest, AWorkloadOfItsOwnThatIsDeactivatedAndDeletedHoldsNothing) {
+  Start(TestOptions());
+  Make("own", 1, 0, R"({"spec":{"maximumExecutionTimeSeconds":2}})");
+  ASSERT_EQ(Is("own", "Admitted"), "True/Admitted");
+  cluster().Run(4s);
+  ASSERT_EQ(Is("own", "Evicted"), "True/DeactivatedDueToMaximumExecutionTimeExceeded");
+  EXPECT_EQ(Used(), 1);
+  ASSERT_TRUE(cluster().server().Delete(ResourceOf(Kind::kWorkload), {"team-a", "own"}));
+  cluster().Run(2s);
+  EXPECT_EQ(Used(), 0);
+  const auto queue = cluster().server().Get(ResourceOf(Kind::kClusterQueue), {"", "cq"});
+  EXPECT_EQ((*queue)["status"]["admittedWorkloads"].AsInt(), 0);
+  EXPECT_EQ((*queue)["status"]["reservingWorkloads"].AsInt(), 0);
+}
+
 TEST_F(CoreGatesTest, DetailedReasonsSayWhichKindOfWaitingItIs) {
   Options options = TestOptions();
   options.detailed_reasons = true;
