@@ -261,7 +261,8 @@ func (h *podGroups) clear(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 20*time.Second, "all pods and Workloads to be gone", func(ctx context.Context) (bool, error) {
+	// The garbage collector learns of kinds that are new up to half a minute after their CRDs.
+	eventually(t, 60*time.Second, "all pods and Workloads to be gone", func(ctx context.Context) (bool, error) {
 		pods, err := h.pods(ctx, "")
 		if err != nil {
 			return false, err
