@@ -18,11 +18,15 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	return nil
 }
 
-// WithFairSharing records it.
+// WithFairSharing records it. Without strategies Kueue takes both; a configuration file must name them.
 func WithFairSharing(fs *config.FairSharing) Option {
 	return func(o *options) {
 		if fs != nil {
-			tuttichild.Set(fs, "fairSharing")
+			named := fs.DeepCopy()
+			if len(named.PreemptionStrategies) == 0 {
+				named.PreemptionStrategies = []config.PreemptionStrategy{config.LessThanOrEqualToFinalShare, config.LessThanInitialShare}
+			}
+			tuttichild.Set(named, "fairSharing")
 		}
 		withFairSharingHere(fs)(o)
 	}
