@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/names.h"
 #include "operator/webhooks.h"
 
 namespace tutti::webhooks {
@@ -56,10 +57,16 @@ inline std::string Field(const char* map, std::string_view key) {
   return "metadata." + std::string(map) + "[" + std::string(key) + "]: ";
 }
 
+// The Workload that somebody else makes for the job; "" = none.
+inline const std::string& PrebuiltName(const Json& job) {
+  const std::string& annotation = Annotation(job, names::kPrebuiltWorkload);
+  return annotation.empty() ? Label(job, names::kPrebuiltWorkload) : annotation;
+}
+
 // The queue that a new object gets, its own or the namespace's default; "" = none.
 inline std::string QueueOf(const Json& object, const Request& request, const Rules& rules) {
-  const std::string& own = Label(object, "kueue.x-k8s.io/queue-name");
-  if (!own.empty() || Has(object, "labels", "kueue.x-k8s.io/queue-name")) {
+  const std::string& own = Label(object, names::kQueueNameLabel);
+  if (!own.empty() || Has(object, "labels", names::kQueueNameLabel)) {
     return own;
   }
   return rules.has_default_queue && rules.has_default_queue(request.ns) ? "default" : "";

@@ -18,11 +18,6 @@ bool Suspended(const Json& job) {
   return job["spec"]["suspend"].AsBool();
 }
 
-const std::string& PrebuiltName(const Json& job) {
-  const std::string& annotation = Annotation(job, names::kPrebuiltWorkload);
-  return annotation.empty() ? Label(job, names::kPrebuiltWorkload) : annotation;
-}
-
 class JobCheck {
  public:
   JobCheck(const Request& request, const Rules& rules)

@@ -145,12 +145,11 @@ void CheckGroup(const Request& request, std::vector<std::string>& problems) {
       problems.push_back(count_field + "\"" + text + "\" must be a whole number greater than 0");
     }
   }
-  const std::string& prebuilt_annotation = Annotation(pod, names::kPrebuiltWorkload);
-  const std::string& prebuilt =
-      prebuilt_annotation.empty() ? Label(pod, names::kPrebuiltWorkload) : prebuilt_annotation;
+  const std::string& prebuilt = PrebuiltName(pod);
   if (!group.empty() && !prebuilt.empty() && prebuilt != group) {
     problems.push_back(
-        Field(prebuilt_annotation.empty() ? "labels" : "annotations", names::kPrebuiltWorkload) +
+        Field(Annotation(pod, names::kPrebuiltWorkload).empty() ? "labels" : "annotations",
+              names::kPrebuiltWorkload) +
         "must be the name of the group, \"" + group + "\"");
   }
   if (!request.IsUpdate()) {

@@ -16,15 +16,6 @@ constexpr std::string_view kJobNameLabel = "batch.kubernetes.io/job-name";
 constexpr std::string_view kHostnameLabel = "kubernetes.io/hostname";
 constexpr int kSteeringWeight = 100;
 
-// Members of an object that are absent or empty mean the same to the API server.
-bool SameOrEmpty(const Json& a, const Json& b) {
-  const auto empty = [](const Json& json) {
-    return json.IsNull() || (json.IsObject() && json.AsObject().empty()) ||
-           (json.IsArray() && json.AsArray().empty());
-  };
-  return (empty(a) && empty(b)) || a == b;
-}
-
 // Adds `more` to the string map at template path; an existing key with another value is an error.
 Status MergeInto(const Json& existing, const api::StringMap& more, std::string_view where,
                  std::string_view who, Json& patch) {
@@ -70,6 +61,14 @@ Json PreferredNodeAffinity(const Json& existing_affinity, const std::vector<std:
 Json ParseTemplate(const std::string& text) {
   auto parsed = Json::Parse(text);
   return parsed ? std::move(*parsed) : Json::Obj();
+}
+
+bool SameOrEmpty(const Json& a, const Json& b) {
+  const auto empty = [](const Json& json) {
+    return json.IsNull() || (json.IsObject() && json.AsObject().empty()) ||
+           (json.IsArray() && json.AsArray().empty());
+  };
+  return (empty(a) && empty(b)) || a == b;
 }
 
 Json SubmittedTemplate(const std::string& template_json) {

@@ -14,6 +14,8 @@ namespace tutti::reconciler {
 
 // {} for what isn't JSON.
 [[nodiscard]] Json ParseTemplate(const std::string& text);
+// Members that are absent or empty mean the same to the API server.
+[[nodiscard]] bool SameOrEmpty(const Json& a, const Json& b);
 
 // As the user gave it: without the labels that the API server adds to a Job's template.
 [[nodiscard]] Json SubmittedTemplate(const std::string& template_json);

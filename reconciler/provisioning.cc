@@ -8,6 +8,7 @@
 
 #include "base/names.h"
 #include "reconciler/names.h"
+#include "reconciler/pod_template.h"
 #include "reconciler/status.h"
 
 namespace tutti::reconciler {
@@ -18,11 +19,6 @@ constexpr std::string_view kPending = "Pending";
 constexpr std::string_view kReady = "Ready";
 constexpr std::string_view kRetry = "Retry";
 constexpr std::string_view kRejected = "Rejected";
-
-Json ParseTemplate(const api::PodSet& pod_set) {
-  auto parsed = Json::Parse(pod_set.template_json);
-  return parsed ? std::move(*parsed) : Json::Obj();
-}
 
 bool Uses(const Json& pod_spec, const std::vector<std::string>& resources) {
   for (const std::string_view list : {"containers", "initContainers"}) {
@@ -36,14 +32,6 @@ bool Uses(const Json& pod_spec, const std::vector<std::string>& resources) {
     }
   }
   return false;
-}
-
-bool SameOrAbsent(const Json& a, const Json& b) {
-  const auto empty = [](const Json& json) {
-    return json.IsNull() || (json.IsObject() && json.AsObject().empty()) ||
-           (json.IsArray() && json.AsArray().empty());
-  };
-  return (empty(a) && empty(b)) || a == b;
 }
 
 bool SameRequests(const Json& a, const Json& b) {
@@ -70,7 +58,7 @@ bool Mergeable(const Json& a, const Json& b, api::PodSetMerge policy) {
   const std::string_view fields[] = {"resources", "nodeSelector", "tolerations", "affinity",
                                      "resourceClaims"};
   return std::all_of(std::begin(fields), std::end(fields), [&](std::string_view field) {
-    return SameOrAbsent(left[field], right[field]);
+    return SameOrEmpty(left[field], right[field]);
   });
 }
 
@@ -278,7 +266,7 @@ std::vector<AskedPods> PodsToAskFor(const api::Workload& workload,
     const bool assigned = assignment != assignments.end();
     const int32_t count =
         assigned && assignment->count.has_value() ? *assignment->count : pod_set.count;
-    Json pod_template = ParseTemplate(pod_set);
+    Json pod_template = ParseTemplate(pod_set.template_json);
     if (pod_set.count <= 0 || count <= 0 ||
         (!config.managed_resources.empty() &&
          !Uses(pod_template["spec"], config.managed_resources))) {
@@ -390,7 +378,7 @@ Result<api::WriteRequest> CreateTemplate(const api::Workload& workload, const As
                                          const std::string& request,
                                          const api::PodTemplate* existing) {
   const api::PodSet& pod_set = *pods.pod_sets.front();
-  Json pod_template = ParseTemplate(pod_set);
+  Json pod_template = ParseTemplate(pod_set.template_json);
   Json& spec = pod_template.At("spec");
   TRY(AddFlavors(pods.assignment, flavors, spec));
   for (const std::string_view list : {"containers", "initContainers"}) {

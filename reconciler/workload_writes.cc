@@ -2,12 +2,33 @@
 #include "reconciler/workload_writes.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/names.h"
 #include "reconciler/status.h"
 
 namespace tutti::reconciler {
+namespace {
+
+// An apply of a part of the status by the manager that owns it in Kueue; guarded by the UID.
+api::WriteRequest ApplyPart(const api::Workload& workload, std::string_view manager, Json status) {
+  api::WriteRequest write;
+  write.verb = api::Verb::kApply;
+  write.resource = api::ResourceOf(api::Kind::kWorkload);
+  write.key = workload.meta.Key();
+  write.subresource = "status";
+  write.field_manager = manager;
+  write.body = Json::Obj({{"apiVersion", names::kKueueVersion},
+                          {"kind", "Workload"},
+                          {"metadata", Json::Obj({{"name", workload.meta.name},
+                                                  {"namespace", workload.meta.ns},
+                                                  {"uid", workload.meta.uid}})},
+                          {"status", std::move(status)}});
+  return write;
+}
+
+}  // namespace
 
 api::WriteRequest WorkloadPatch(const api::Workload& workload, Json body) {
   api::WriteRequest write;
@@ -58,12 +79,6 @@ api::WriteRequest DeactivatePatch(const api::Workload& workload) {
 
 api::WriteRequest ApplyReclaimable(const api::Workload& workload,
                                    const std::map<std::string, int32_t>& counts) {
-  api::WriteRequest write;
-  write.verb = api::Verb::kApply;
-  write.resource = api::ResourceOf(api::Kind::kWorkload);
-  write.key = workload.meta.Key();
-  write.subresource = "status";
-  write.field_manager = names::kReclaimableManager;
   Json status = Json::Obj();
   Json list = Json::Arr();
   for (const api::PodSet& pod_set : workload.pod_sets) {
@@ -74,36 +89,17 @@ api::WriteRequest ApplyReclaimable(const api::Workload& workload,
   if (!list.AsArray().empty()) {
     status.Set("reclaimablePods", std::move(list));
   }
-  write.body = Json::Obj({{"apiVersion", names::kKueueVersion},
-                          {"kind", "Workload"},
-                          {"metadata", Json::Obj({{"name", workload.meta.name},
-                                                  {"namespace", workload.meta.ns},
-                                                  {"uid", workload.meta.uid}})},
-                          {"status", std::move(status)}});
-  return write;
+  return ApplyPart(workload, names::kReclaimableManager, std::move(status));
 }
 
 api::WriteRequest ApplyReplacements(const api::Workload& workload,
                                     const api::Conditions& conditions) {
-  api::WriteRequest write;
-  write.verb = api::Verb::kApply;
-  write.resource = api::ResourceOf(api::Kind::kWorkload);
-  write.key = workload.meta.Key();
-  write.subresource = "status";
-  write.field_manager = names::kReplacementManager;
   api::Condition condition = *api::FindCondition(conditions, "WaitingForReplacementPods");
   if (condition.observed_generation == 0) {
     condition.observed_generation = workload.meta.generation;
   }
-  write.body = Json::Obj(
-      {{"apiVersion", names::kKueueVersion},
-       {"kind", "Workload"},
-       {"metadata", Json::Obj({{"name", workload.meta.name},
-                               {"namespace", workload.meta.ns},
-                               {"uid", workload.meta.uid}})},
-       {"status",
-        Json::Obj({{"conditions", api::ToJson(api::Conditions{std::move(condition)})}})}});
-  return write;
+  return ApplyPart(workload, names::kReplacementManager,
+                   Json::Obj({{"conditions", api::ToJson(api::Conditions{std::move(condition)})}}));
 }
 
 bool StartsAgain(const api::Workload& workload) {
