@@ -34,7 +34,26 @@ std::string Hex(uint64_t value) {
 }  // namespace
 
 EventRecorder::EventRecorder(EventOptions options, Sink sink)
-    : options_(std::move(options)), sink_(std::move(sink)) {}
+    : options_(std::move(options)), sink_(std::move(sink)), pace_(options_.pace) {}
+
+void EventRecorder::Send(std::string key, api::WriteRequest request, Time now) {
+  if (waiting_.size() >= options_.max_waiting) {
+    waiting_.pop_front();
+    ++dropped_;
+  }
+  waiting_.emplace_back(std::move(key), std::move(request));
+  Pump(now);
+}
+
+std::optional<Time> EventRecorder::Pump(Time now) {
+  while (!waiting_.empty() && pace_.Take(now)) {
+    ++written_;
+    auto [key, request] = std::move(waiting_.front());
+    waiting_.pop_front();
+    sink_(std::move(key), std::move(request));
+  }
+  return waiting_.empty() ? std::nullopt : std::optional<Time>(pace_.Next(now));
+}
 
 bool EventRecorder::Take(const std::string& object, Time now) {
   auto it = buckets_.find(object);
@@ -132,12 +151,10 @@ void EventRecorder::Record(const ObjectReference& object, std::string_view type,
                  {"count", 1},
                  {"reportingComponent", options_.component},
                  {"reportingInstance", options_.instance}});
-  ++written_;
-  const std::string name = series.name;
-  const std::string ns = series.ns;
+  std::string lane = "event/" + series.ns + "/" + series.name;
   series.age = series_age_.insert(series_age_.end(), key);
   series_.emplace(std::move(key), std::move(series));
-  sink_("event/" + ns + "/" + name, std::move(request));
+  Send(std::move(lane), std::move(request), now);
 }
 
 void EventRecorder::WriteCount(Series& series, Time now) {
@@ -148,8 +165,7 @@ void EventRecorder::WriteCount(Series& series, Time now) {
   request.resource = api::ResourceOf(api::Kind::kEvent);
   request.key = {series.ns, series.name};
   request.body = Json::Obj({{"count", series.count}, {"lastTimestamp", FormatTime(series.last)}});
-  ++written_;
-  sink_("event/" + series.ns + "/" + series.name, std::move(request));
+  Send("event/" + series.ns + "/" + series.name, std::move(request), now);
 }
 
 void EventRecorder::Flush(Time now) {

@@ -131,6 +131,7 @@ TEST_F(EventsTest, LongNamesAndMessagesAreCutAtACharacter) {
 TEST_F(EventsTest, MemoryIsBounded) {
   EventOptions options;
   options.max_tracked = 10;
+  options.pace.burst = 2000;
   uint64_t written = 0;
   EventRecorder recorder(options, [&](const std::string&, const api::WriteRequest&) { ++written; });
   for (int i = 0; i < 1000; ++i) {
@@ -141,6 +142,28 @@ TEST_F(EventsTest, MemoryIsBounded) {
   job_.name = "job999";
   recorder.Record(job_, "Normal", "R", "m", now_);
   EXPECT_EQ(recorder.Coalesced(), 1U);
+}
+
+TEST_F(EventsTest, WhileOtherWritesAreMoreImportantEventsWaitAndTheOldestGiveWay) {
+  EventOptions options;
+  options.pace.burst = 1;
+  options.max_waiting = 3;
+  std::vector<std::string> written;
+  EventRecorder recorder(options, [&](const std::string&, const api::WriteRequest& request) {
+    written.push_back(request.body["reason"].AsString());
+  });
+  recorder.GiveWay(now_);
+  for (const char* reason : {"a", "b", "c", "d", "e"}) {
+    recorder.Record(job_, "Normal", reason, "m", now_);
+  }
+  EXPECT_EQ(written, std::vector<std::string>({"a"}));
+  EXPECT_EQ(recorder.Waiting(), 3U);
+  EXPECT_EQ(recorder.Dropped(), 1U);
+  for (std::optional<Time> next = recorder.Pump(now_); next.has_value();
+       next = recorder.Pump(*next)) {
+    now_ = *next;
+  }
+  EXPECT_EQ(written, std::vector<std::string>({"a", "c", "d", "e"}));
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/names.h"
 #include "kube/client.h"
-#include "kube/events.h"
 #include "kube/executor.h"
 #include "kube/kubeconfig.h"
 #include "kube/lease.h"
@@ -22,6 +21,7 @@
 #include "operator/bridge.h"
 #include "operator/core_watches.h"
 #include "operator/create_and_wait.h"
+#include "operator/event_writer.h"
 #include "operator/gang_probe.h"
 #include "operator/guard.h"
 #include "operator/health.h"
@@ -44,6 +44,7 @@ constexpr Duration kGuardInterval = seconds(30);
 constexpr Duration kRetryInterval = seconds(2);
 constexpr Duration kHousekeeping = seconds(10);
 constexpr Duration kShowDelay = std::chrono::milliseconds(200);
+constexpr Duration kLastGauges = std::chrono::seconds(5);
 constexpr Duration kDrainLimit = seconds(10);
 constexpr Duration kProbeAgain = seconds(60);
 constexpr Duration kOfferInterval = seconds(30);
@@ -81,22 +82,7 @@ class Manager::Impl {
         },
         executor_options);
     executor_->SetSampleHook([this](const kube::WriteSample& sample) { Sample(sample); });
-    kube::EventOptions event_options;
-    event_options.instance = options_.identity;
-    events_.emplace(event_options, [this](const std::string& key, api::WriteRequest request) {
-      executor_->Submit(
-          key, {std::move(request)}, 0,
-          [](const kube::WriteOutcome& outcome) {
-            if (outcome.result) {
-              return;
-            }
-            const ErrorCode code = outcome.result.error().code;
-            const bool refused = code == ErrorCode::kInvalid || code == ErrorCode::kForbidden;
-            log::Write(refused ? log::Level::kWarn : log::Level::kDebug, "event not written",
-                       {{"error", outcome.result.error().message}});
-          },
-          kube::WritePriority::kBackground);
-    });
+    events_.emplace(loop_, *executor_, metrics_, options_.identity);
     metrics_.UseCustomLabels(queue_metrics_.custom_labels());
     metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
     metrics_.Set(Metric::kBuildInfo,
@@ -594,10 +580,18 @@ class Manager::Impl {
     show_due_ = true;
     loop_.PostAt(loop_.Now() + kShowDelay, [this] {
       show_due_ = false;
-      if (!stopping_) {
-        queue_metrics_.Update(core_->world(), core_->engine(), metrics_);
-        webhooks_->SetWorld(core_->world());
+      if (stopping_) {
+        return;
       }
+      webhooks_->SetWorld(core_->world());
+      // With many objects the gauges take long: they get a fiftieth of the time.
+      const Time begin = loop_.Now();
+      if (begin < gauges_due_) {
+        ShowState();
+        return;
+      }
+      queue_metrics_.Update(core_->world(), core_->engine(), metrics_);
+      gauges_due_ = begin + std::min<Duration>(kLastGauges, (loop_.Now() - begin) * 50);
     });
   }
 
@@ -632,15 +626,10 @@ class Manager::Impl {
         });
       });
     }
+    events_->Carry(output);
     for (reconciler::Effect& effect : output.effects) {
       executor_->Submit(std::move(effect.order_key), std::move(effect.writes), effect.token,
                         [this](const kube::WriteOutcome& outcome) { OnOutcome(outcome); });
-    }
-    for (const reconciler::EventRecord& event : output.events) {
-      events_->Record(
-          {event.api_version, event.kind, event.object.ns, event.object.name, event.uid, ""},
-          event.warning ? "Warning" : "Normal", event.reason, event.message, loop_.Now(),
-          event.any_message);
     }
   }
 
@@ -673,10 +662,11 @@ class Manager::Impl {
       return;
     }
     loop_.PostAt(loop_.Now() + kHousekeeping, [this] { Housekeeping(); });
-    events_->Flush(loop_.Now());
+    events_->Housekeeping();
     RenewMetricsCertificate();
     ledger_seen_ = RecordLedger(ledger_->stats(), ledger_seen_, metrics_);
     if (core_.has_value()) {
+      metrics_.Set(Metric::kToTell, {"reasons"}, static_cast<double>(core_->ReasonsWaiting()));
       const reconciler::World& world = core_->world();
       metrics_.Set(Metric::kObjects, {"jobs"}, static_cast<double>(world.CountJobs()));
       metrics_.Set(Metric::kObjects, {"pods"}, static_cast<double>(world.pods.Size()));
@@ -733,7 +723,7 @@ class Manager::Impl {
   std::unique_ptr<kube::Transport> transport_;
   std::optional<kube::Client> client_;
   std::optional<kube::Executor> executor_;
-  std::optional<kube::EventRecorder> events_;
+  std::optional<EventWriter> events_;
   std::optional<kube::LeaderElector> elector_;
   std::unique_ptr<storage::Ledger> ledger_;
   storage::LedgerStats ledger_seen_;
@@ -744,6 +734,7 @@ class Manager::Impl {
   std::optional<CoreWatches> watches_;
   std::optional<WebhookController> webhooks_;
   QueueMetrics queue_metrics_{options_.config};
+  Time gauges_due_ = kNoTime;  // next look at the gauges of queues
   ServerFacts facts_;
   GuardInput guard_;
   reconciler::GangApi gang_api_ = reconciler::GangApi::kNone;

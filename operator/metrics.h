@@ -94,6 +94,8 @@ enum class Metric {
   kLedgerDropped,
   kLedgerErrors,  // kind
   kLedgerQueued,
+  kEvents,  // outcome
+  kToTell,  // what
   kLogBugs,
   kWebhookRequests,     // path, allowed
   kVisibilityRequests,  // code

@@ -218,6 +218,10 @@ std::vector<MetricInfo> Build() {
   ours(Metric::kLedgerErrors, "tutti_ledger_errors_total", kCounter, {"kind"},
        "Trouble with the ledger: open, write, corrupt.");
   ours(Metric::kLedgerQueued, "tutti_ledger_queued", kGauge, {}, "Rows waiting to be written.");
+  ours(Metric::kEvents, "tutti_events_total", kCounter, {"outcome"},
+       "Events: written, counted in one that exists (coalesced), or dropped.");
+  ours(Metric::kToTell, "tutti_waiting_to_be_told", kGauge, {"what"},
+       "Reasons for waiting and events that are held back while jobs are admitted.");
   ours(Metric::kLogBugs, "tutti_bugs_total", kCounter, {},
        "Broken internal rules that were survived; please report them.");
   ours(Metric::kWebhookRequests, "tutti_webhook_requests_total", kCounter, {"path", "allowed"},

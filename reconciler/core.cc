@@ -136,7 +136,7 @@ void Core::WakeAt(Unit& unit, Time when) {
   timers_.insert({when, unit.key});
 }
 
-void Core::Emit(Unit& unit, std::vector<api::WriteRequest> writes) {
+void Core::Emit(Unit& unit, std::vector<api::WriteRequest> writes, Emission why) {
   if (writes.empty()) {
     return;
   }
@@ -144,8 +144,13 @@ void Core::Emit(Unit& unit, std::vector<api::WriteRequest> writes) {
   effect.token = next_token_++;
   effect.order_key = "Workload/" + unit.key.ToString();
   effect.writes = std::move(writes);
+  effect.tells = why == Emission::kTells;
   unit.in_flight = effect.token;
   unit_of_token_[effect.token] = unit.key;
+  if (why == Emission::kActs) {
+    reasons_.Act(now_);
+    statuses_.Act(now_);
+  }
   out_.effects.push_back(std::move(effect));
 }
 
@@ -400,6 +405,7 @@ Output Core::Step(Time now) {
         ReconcileUnit(found->second);
       }
     }
+    TellReasons();
     const bool was_blocked = std::exchange(blocked_, BlockedByReadiness());
     if (options_.scheduler && engine_->NeedsPass() && !blocked_ && PassDue() <= now_) {
       RunPass();
@@ -441,12 +447,19 @@ void Core::RunPass() {
 }
 
 void Core::SetPendingDecision(Unit& unit, engine::PendingDecision decision, bool blocked) {
-  if (!unit.pending.has_value() || unit.pending_in_flight) {
+  const bool known = unit.pending.has_value() && !unit.pending_in_flight;
+  // It is to be told already, and waits for that: what is told then is the newest.
+  const bool same = known && unit.pending_blocked == blocked &&
+                    DetailedReason(unit.pending->reason) == DetailedReason(decision.reason);
+  if (!known) {
     unit.pending_since = now_;
     unit.pending_in_flight = false;
   }
   unit.pending = std::move(decision);
   unit.pending_blocked = blocked;
+  if (same) {
+    return;
+  }
   if (options_.explicit_status || CoarseReason(unit.pending->reason) == reason::kInadmissible) {
     Dirty(unit.key);
   } else {
@@ -553,6 +566,7 @@ void Core::ApplyAdmissions(const engine::PassResult& pass) {
     unit.engine_key.clear();
     unit.pending.reset();
     unit.pending_in_flight = false;
+    unit.pending_updates = 0;
     unit.pinned_node = decision.pinned_node;
     unit.planned_nodes.clear();
     for (const engine::PlacementSlot& slot : decision.placement) {
@@ -578,6 +592,9 @@ std::optional<Time> Core::NextWake() const {
   };
   if (!timers_.empty()) {
     consider(timers_.begin()->first);
+  }
+  if (!tell_line_.empty()) {
+    consider(reasons_.Next(now_));
   }
   if (next_sample_ != kNoTime) {
     consider(next_sample_);

@@ -29,6 +29,7 @@
 #include "api/provisioning.h"
 #include "api/storage.h"
 #include "base/json.h"
+#include "base/pace.h"
 #include "base/result.h"
 #include "engine/engine.h"
 #include "reconciler/job_kind.h"
@@ -73,6 +74,10 @@ struct Unit {
   bool pending_in_flight = false;  // `pending` is in the write under way
   // It is kept back by waitForPodsReady.blockAdmission: the reason is "Waiting".
   bool pending_blocked = false;
+  bool pending_in_line = false;  // in Core::tell_line_
+  bool pending_turn = false;     // its turn there has come
+  int pending_updates = 0;       // times that only the message was new since it was queued
+  Time pending_told = kNoTime;   // last write of a reason
 
   // The engine wants it to give way; until the eviction is written.
   std::optional<engine::PreemptDecision> preempted;
@@ -182,6 +187,8 @@ class Core {
   Output Step(Time now);
   // When Step has something to do without further input; nullopt = never.
   [[nodiscard]] std::optional<Time> NextWake() const;
+  // Reasons for waiting that are held back by more important writes.
+  [[nodiscard]] size_t ReasonsWaiting() const { return tell_line_.size(); }
   // True when Step has something to do now.
   [[nodiscard]] bool Busy() const;
 
@@ -195,6 +202,7 @@ class Core {
 
  private:
   struct QueueState {
+    Time looked_at = kNoTime;
     Time last_write = kNoTime;
     bool in_flight = false;
     int failures = 0;  // of writes in a row
@@ -211,7 +219,8 @@ class Core {
   void SamplePast();
   void DirtyLocal(const api::ObjectKey& local_queue);
   void WakeAt(Unit& unit, Time when);
-  void Emit(Unit& unit, std::vector<api::WriteRequest> writes);
+  enum class Emission { kActs, kTells };
+  void Emit(Unit& unit, std::vector<api::WriteRequest> writes, Emission why = Emission::kActs);
   // What is read on demand for a unit: the answer, or nullptr while it is to come.
   const Result<Json>* Ask(Unit& unit, const std::string& path);
   void RunPass();
@@ -330,6 +339,7 @@ class Core {
   // Retention of Jobs whose Workload the controller has deactivated.
   void DeleteDeactivated(Unit& unit, const QueuedJob& job, const api::Workload& workload);
   void WritePendingReason(Unit& unit, const api::Workload& workload);
+  void TellReasons();  // of those in line whose turn has come
   [[nodiscard]] bool IsDue(const Unit& unit, const api::Workload& workload) const;
   [[nodiscard]] ReasonStyle Style() const;
   [[nodiscard]] int32_t Boost(const api::Workload& workload) const;
@@ -429,12 +439,18 @@ class Core {
   // Tells the engine what the queue's checks keep it from.
   void JudgeChecks(const api::ClusterQueue& queue);
   void EmitQueueWrite(const std::string& order_key, api::WriteRequest write);
+  // May the counts of a queue be written now? Else it is looked at again later.
+  bool MayTellStatus(const std::string& order_key);
   // When the next write of a queue may go out: coalesced, and later after failures.
   [[nodiscard]] Time NextQueueWrite(const QueueState& state) const;
   void FinalizerWrite(const std::string& order_key, api::Kind kind, const api::ObjectMeta& meta,
                       bool wanted);
 
   Options options_;
+  Pace reasons_;   // of waiting, that are written
+  Pace statuses_;  // of queues
+  // Units whose reason for waiting is due and has to wait itself, the oldest reason first.
+  std::set<std::pair<Time, api::ObjectKey>> tell_line_;
   World world_;
   std::unique_ptr<engine::Engine> engine_;
   ShapeCache shapes_;

@@ -21,6 +21,7 @@ struct Effect {
   uint64_t token = 0;
   std::string order_key;
   std::vector<api::WriteRequest> writes;
+  bool tells = false;  // nothing happens by it: a reason for waiting, counts of a queue
 };
 
 // A GET whose answer a decision waits for (Core::OnRead). Rare: what is asked often is watched.

@@ -15,6 +15,10 @@
 namespace tutti::reconciler {
 namespace {
 
+// Between two writes of a reason that differ in the message only.
+constexpr Duration kFirstUpdate = std::chrono::seconds(1);
+constexpr Duration kLastUpdate = std::chrono::minutes(5);
+
 // Any of spec.preemptionGates that status does not show as open: nobody is preempted for it.
 bool GatesClosed(const api::Workload& workload) {
   const Json::Array& states = workload.status.other["preemptionGates"].AsArray();
@@ -244,8 +248,14 @@ void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
                                       ? (detailed ? reason::kWaitingForPodsReady : reason::kWaiting)
                                   : detailed ? DetailedReason(unit.pending->reason)
                                              : CoarseReason(unit.pending->reason);
-  const Time due = IsDue(unit, workload) ? unit.pending_since
-                                         : unit.pending_since + options_.pending_reason_delay;
+  const bool urgent = IsDue(unit, workload);
+  const api::Condition* told = api::FindCondition(workload.status.conditions, "QuotaReserved");
+  const bool update = told != nullptr && told->status == "False" && told->reason == reason;
+  Time due = urgent ? unit.pending_since : unit.pending_since + options_.pending_reason_delay;
+  if (update && unit.pending_updates > 0) {
+    due =
+        std::max(due, unit.pending_told + Backoff(unit.pending_updates, kFirstUpdate, kLastUpdate));
+  }
   if (now_ < due) {
     WakeAt(unit, due);
     return;
@@ -271,11 +281,39 @@ void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
     unit.pending.reset();
     return;
   }
+  if (!urgent && !std::exchange(unit.pending_turn, false) &&
+      !(tell_line_.empty() && reasons_.Take(now_))) {
+    unit.pending_in_line = true;
+    tell_line_.emplace(unit.pending_since, unit.key);
+    return;
+  }
+  unit.pending_told = now_;
+  unit.pending_updates += update ? 1 : 0;
   // Kept until it is written: the engine tells a reason only once.
   unit.pending_in_flight = true;
   EventOn(workload, /*warning=*/true, reason, message);
   History(HistoryKind::kPending, unit, &next, granular, message);
-  Emit(unit, {ApplyStatus(next)});
+  Emit(unit, {ApplyStatus(next)}, Emission::kTells);
+}
+
+void Core::TellReasons() {
+  while (!tell_line_.empty() && reasons_.MayTell(now_)) {
+    const api::ObjectKey key = tell_line_.begin()->second;
+    tell_line_.erase(tell_line_.begin());
+    const auto found = units_.find(key);
+    if (found == units_.end() || !std::exchange(found->second.pending_in_line, false)) {
+      continue;
+    }
+    if (!found->second.pending.has_value() || found->second.in_flight != 0) {
+      continue;  // told or admitted since; a write under way looks again when it ends
+    }
+    (void)reasons_.Take(now_);
+    found->second.pending_turn = true;
+    ReconcileUnit(found->second);
+    if (const auto unit = units_.find(key); unit != units_.end()) {
+      unit->second.pending_turn = false;
+    }
+  }
 }
 
 // Told without delay: what a person must mend, and, if asked for, that it waits at all.

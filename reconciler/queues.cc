@@ -113,11 +113,12 @@ std::string_view ModeName(engine::CapacityMode mode) {
 void Core::EmitQueueWrite(const std::string& order_key, api::WriteRequest write) {
   QueueState& state = queue_states_[order_key];
   state.in_flight = true;
-  state.last_write = now_;
+  state.looked_at = state.last_write = now_;
   Effect effect;
   effect.token = next_token_++;
   effect.order_key = order_key;
   effect.writes.push_back(std::move(write));
+  effect.tells = true;
   queue_of_token_[effect.token] = order_key;
   out_.effects.push_back(std::move(effect));
 }
@@ -128,21 +129,28 @@ Time Core::NextQueueWrite(const QueueState& state) const {
   const Duration wait =
       state.failures > 1 ? Backoff(state.failures, options_.queue_status_interval, kLastQueueRetry)
                          : options_.queue_status_interval;
-  return state.last_write + wait;
+  return state.looked_at + wait;
 }
 
 void Core::ReconcileQueues() {
-  const std::set<std::string> due = std::exchange(dirty_queues_, {});
+  const std::set<std::string> dirty = std::exchange(dirty_queues_, {});
   if (!options_.core) {
     return;
   }
-  for (const std::string& order_key : due) {
+  // Where not all can be told, the turn is of the one that was written longest ago.
+  std::vector<std::pair<Time, std::string>> due;
+  for (const std::string& order_key : dirty) {
     const auto state = queue_states_.find(order_key);
-    if (state != queue_states_.end() &&
-        (state->second.in_flight || now_ < NextQueueWrite(state->second))) {
+    if (state == queue_states_.end()) {
+      due.emplace_back(kNoTime, order_key);
+    } else if (state->second.in_flight || now_ < NextQueueWrite(state->second)) {
       dirty_queues_.insert(order_key);
-      continue;
+    } else {
+      due.emplace_back(state->second.last_write, order_key);
     }
+  }
+  std::sort(due.begin(), due.end());
+  for (const auto& [last_write, order_key] : due) {
     const std::string kind = order_key.substr(0, order_key.find('/'));
     const std::string rest = order_key.substr(kind.size() + 1);
     if (kind == "ClusterQueue") {
@@ -158,6 +166,15 @@ void Core::ReconcileQueues() {
       ReconcileFlavor({"", rest});
     }
   }
+}
+
+bool Core::MayTellStatus(const std::string& order_key) {
+  if (statuses_.Take(now_)) {
+    return true;
+  }
+  queue_states_[order_key].looked_at = now_;
+  dirty_queues_.insert(order_key);
+  return false;
 }
 
 void Core::FinalizerWrite(const std::string& order_key, api::Kind kind, const api::ObjectMeta& meta,
@@ -211,7 +228,7 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   active.reason = health.reason;
   active.message = health.message;
   active.observed_generation = queue->meta.generation;
-  api::SetCondition(conditions, std::move(active), now_);
+  bool news = api::SetCondition(conditions, std::move(active), now_);
   // How admissions of this queue are checked for a place, flavor by flavor.
   std::string modes;
   bool proven = true;
@@ -244,7 +261,7 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
       modes.empty() ? "No flavor of this queue exists" : "Capacity check per flavor: " + modes;
   capacity.observed_generation = queue->meta.generation;
   if (!off) {
-    api::SetCondition(conditions, std::move(capacity), now_);
+    news |= api::SetCondition(conditions, std::move(capacity), now_);
   }
 
   if (!off && !gang_finding_.message.empty()) {  // known by now
@@ -261,7 +278,7 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
                                                   : "Off";
     gangs.message = gang_finding_.message;
     gangs.observed_generation = queue->meta.generation;
-    api::SetCondition(conditions, std::move(gangs), now_);
+    news |= api::SetCondition(conditions, std::move(gangs), now_);
   }
 
   Json status = Json::Obj();
@@ -291,7 +308,7 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
     set("kueue_cluster_queue_status", {{"cluster_queue", key.name}, {"status", name}},
         now == name ? 1 : 0);
   }
-  if (!SameStatus(queue->status_json, status)) {
+  if (!SameStatus(queue->status_json, status) && (news || MayTellStatus(order_key))) {
     EmitQueueWrite(order_key,
                    StatusApply(api::Kind::kClusterQueue, queue->meta, std::move(status)));
   }
@@ -328,7 +345,7 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
   }
   active.observed_generation = queue->meta.generation;
   api::Conditions conditions = queue->conditions;
-  api::SetCondition(conditions, std::move(active), now_);
+  const bool news = api::SetCondition(conditions, std::move(active), now_);
   Json status = Json::Obj();
   status.Set("conditions", api::ToJson(conditions));
   // What still has quota of a ClusterQueue that is gone is nobody's usage.
@@ -343,7 +360,7 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
   if (const auto past = engine_->PastUsageOf(key)) {
     status.Set("fairSharing", PastUsageJson(*past));
   }
-  if (!SameStatus(queue->status_json, status)) {
+  if (!SameStatus(queue->status_json, status) && (news || MayTellStatus(order_key))) {
     EmitQueueWrite(order_key, StatusApply(api::Kind::kLocalQueue, queue->meta, std::move(status)));
   }
 }
@@ -358,7 +375,7 @@ void Core::ReconcileCohort(const api::ObjectKey& key) {
   }
   if (const std::optional<int64_t> share = engine_->CohortShare(key.name)) {
     Json status = Json::Obj({{"fairSharing", Json::Obj({{"weightedShare", *share}})}});
-    if (!SameStatus(cohort->status_json, status)) {
+    if (!SameStatus(cohort->status_json, status) && MayTellStatus(order_key)) {
       EmitQueueWrite(order_key, StatusApply(api::Kind::kCohort, cohort->meta, std::move(status)));
     }
   }
