@@ -261,6 +261,32 @@ TEST_F(CoreGatesTest, ASliceThatDoesNotFitLeavesItsPredecessorAlone) {
   EXPECT_EQ(Used(), 2);
 }
 
+// Kueue ended the foreign Workload (kueue#13082).
+TEST_F(CoreGatesTest, ASliceReplacesNobodyOfAnotherNamespace) {
+  Start(TestOptions());
+  Make("one", 2);
+  const Json foreign = *Json::Parse(R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload",
+      "metadata":{"name":"one","namespace":"team-b"},"spec":{"queueName":"main","podSets":[
+      {"name":"main","count":1,"template":{"spec":{"containers":[{"name":"c"}]}}}]}})");
+  ASSERT_TRUE(cluster().server().Create(ResourceOf(Kind::kWorkload), foreign));
+  int made = 0;
+  for (const std::string replaced : {"team-b/one", "one", "/one", "team-a/", "team-a/one/one"}) {
+    const std::string name = "two-" + std::to_string(++made);
+    const Json metadata =
+        Json::Obj({{"annotations",
+                    Json::Obj({{std::string(names::kSliceReplacementAnnotation), replaced}})}});
+    Make(name, 4, 0, Json::Obj({{"metadata", metadata}}).Dump().c_str());
+    cluster().Run(1s);
+    EXPECT_EQ(Is("one", "Admitted"), "True/Admitted") << replaced;
+    EXPECT_EQ(Is("one", "Finished"), "/") << replaced;
+    EXPECT_EQ(Is(name, "QuotaReserved"), "False/Pending") << replaced << ": counts in full";
+  }
+  EXPECT_EQ(Used(), 2);
+  const auto there = cluster().server().Get(ResourceOf(Kind::kWorkload), {"team-b", "one"});
+  ASSERT_TRUE(there);
+  EXPECT_EQ(cluster().Condition(*there, "Finished"), "");
+}
+
 TEST_F(CoreGatesTest, ManyEditsOfAQueueInARowAreOnePass) {
   Start(TestOptions());
   Make("big", 9);
