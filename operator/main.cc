@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started),
-// `doctor`, `fit`, `simulate` and `version`. Signals are taken by one thread that only asks the
-// manager to stop.
+// `audit`, `doctor`, `fit`, `simulate` and `version`. Signals are taken by one thread that only
+// asks the manager to stop.
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/names.h"
+#include "operator/audit_command.h"
 #include "operator/backtrace.h"
 #include "operator/config.h"
 #include "operator/doctor_command.h"
@@ -125,6 +126,36 @@ int Main(int argc, char** argv) {
   add_operator_flags(app);
   CLI::App* run = app.add_subcommand("operator", "Run the controller (default)");
   add_operator_flags(*run);
+  AuditFlags audit_flags;
+  CLI::App* audit = app.add_subcommand(
+      "audit",
+      "Say which jobs of several pods started partially and what that cost, who waits and why, and "
+      "what of the cluster no job can use; only reads; exit code 0, or 2: no report");
+  audit->add_option("input", audit_flags.inputs,
+                    "Dumps (kubectl get -o json), folders of them, - for standard input; none: the "
+                    "cluster of the kubeconfig");
+  audit->add_option("--kubeconfig", audit_flags.kubeconfig,
+                    "Kubeconfig file; default: KUBECONFIG, then ~/.kube/config");
+  audit->add_option("--context", audit_flags.context, "Context of the kubeconfig");
+  audit->add_option("-n,--namespace", audit_flags.ns, "Of the cluster only this namespace");
+  audit->add_option("--prices", audit_flags.prices,
+                    "JSON or YAML: {currency, prices: [{resource, nodeLabels, perHour}]}; default: "
+                    "made-up examples");
+  audit->add_option("--at", audit_flags.at,
+                    "Time of a dump, RFC 3339; default: the newest time in it");
+  audit->add_option("--tolerance", audit_flags.tolerance,
+                    "Starts that take no longer than this are whole (default 10s)");
+  audit->add_flag("--count-work-queues", audit_flags.count_work_queues,
+                  "Judge also Jobs whose pods may work alone");
+  audit->add_flag("--how-to-dump", audit_flags.how_to_dump,
+                  "Print the commands that make a dump without secrets, and end");
+  audit->add_option("-o,--output", audit_flags.output, "text, json or html")
+      ->check(CLI::IsMember({"text", "json", "html"}));
+  audit->add_option("--html", audit_flags.html, "Write the HTML page to this file, too");
+  audit->add_option("--propose", audit_flags.propose,
+                    "Write manifests of queues, and of the jobs in them, into this new folder");
+  audit->add_option("--width", audit_flags.width, "Columns of the text; default: the terminal's")
+      ->check(CLI::Range(60, 400));
   DoctorFlags doctor_flags;
   CLI::App* doctor = app.add_subcommand(
       "doctor",
@@ -177,6 +208,9 @@ int Main(int argc, char** argv) {
   if (version->parsed()) {
     std::printf("tutti %s (%s, %s)\n", kVersionText, kGitCommit, CompilerText().c_str());
     return 0;
+  }
+  if (audit->parsed()) {
+    return RunAudit(audit_flags);
   }
   if (doctor->parsed()) {
     return RunDoctor(doctor_flags);

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words and numbers for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+
+namespace tutti::audit {
+
+// "45 s", "3 min 20 s", "2 h 05 min", "3 d 4 h".
+[[nodiscard]] std::string Span(Duration duration);
+// Device-seconds as hours: "12.3", from 10,000 on "12,345".
+[[nodiscard]] std::string Hours(int64_t device_seconds);
+[[nodiscard]] std::string Thousands(int64_t number);  // "12,345"
+// "37 %", "<1 %"; "-" of nothing.
+[[nodiscard]] std::string Percent(int64_t part, int64_t whole);
+// Broken at spaces to lines of at most `width` columns, where words allow it; UTF-8.
+[[nodiscard]] std::vector<std::string> Wrap(std::string_view text, size_t width);
+[[nodiscard]] size_t Columns(std::string_view utf8);
+// Cut to `width` columns, in the middle, with "…".
+[[nodiscard]] std::string Shorten(std::string_view text, size_t width);
+
+}  // namespace tutti::audit
