@@ -58,7 +58,7 @@ spec: {clusterQueue: unflavored}
 			{"negative quota", queueWith("bad", `"-1"`, "default"), "nominalQuota"},
 			{"overflowing quota", queueWith("bad", `"99999999999999999999"`, "default"), "nominalQuota"},
 			{"limit without a cohort", strings.Replace(queueWith("bad", "4", "default"), "nominalQuota: 4", "nominalQuota: 4, borrowingLimit: 1", 1), "borrowingLimit"},
-			{"queue of another queue's name rules", strings.Replace(oneTeam[strings.Index(oneTeam, "---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue")+4:], "clusterQueue: team", "clusterQueue: Not_A_Name", 1), "clusterQueue"},
+			{"queue of another queue's name rules", localQueue("team", "lq", "Not_A_Name"), "clusterQueue"},
 		} {
 			err := c.ApplyYAML(ctx, test.manifest)
 			if err == nil || !strings.Contains(err.Error(), test.want) {

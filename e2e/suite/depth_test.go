@@ -23,23 +23,7 @@ func TestDeepQueue(t *testing.T) {
 	if long() {
 		depth = 10_000
 	}
-	c := cluster.ForTest(t, cluster.Options{})
-	if err := c.InstallTutti(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ApplyYAML(ctx, oneTeam); err != nil {
-		t.Fatal(err)
-	}
-	tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, tutti := startTeam(t, false, cluster.NodeSpec{Count: 3}, oneTeam, cluster.TuttiOptions{})
 	idle, err := tutti.RSS()
 	if err != nil {
 		t.Fatal(err)

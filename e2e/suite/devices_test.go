@@ -151,7 +151,7 @@ func TestDevicesGatesOff(t *testing.T) { runDevices(t, true) }
 func runDevices(t *testing.T, gatesOff bool) {
 	ctx := t.Context()
 	c := cluster.ForTest(t, cluster.Options{GatesOff: gatesOff})
-	installOn(t, c, cluster.NodeSpec{Count: 4, CPU: "16"}, deviceTeam)
+	installOn(t, c, nil, cluster.NodeSpec{Count: 4, CPU: "16"}, deviceTeam)
 	nodes, err := c.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

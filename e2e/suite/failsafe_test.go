@@ -22,25 +22,7 @@ import (
 	"tutti.dev/e2e/cluster"
 )
 
-const twoQueues = oneTeam + `
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: second}
-spec:
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources:
-      - {name: cpu, nominalQuota: 8}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: second, namespace: team}
-spec: {clusterQueue: second}
-`
+var twoQueues = oneTeam + cpuQueue("second", "nominalQuota: 8") + localQueue("team", "second", "second")
 
 func TestFailSafe(t *testing.T) { runFailSafe(t, false) }
 

@@ -34,7 +34,7 @@ func newHandOver(t *testing.T, gates map[string]bool) *handOver {
 	if _, served := c.PodGroups(); !served {
 		t.Skipf("Kubernetes %s has no native gangs", c.Minor)
 	}
-	installOn(t, c, cluster.NodeSpec{Count: 3, CPU: "4"}, strings.ReplaceAll(oneTeam, "nominalQuota: 4", "nominalQuota: 12"))
+	installOn(t, c, nil, cluster.NodeSpec{Count: 3, CPU: "4"}, strings.ReplaceAll(oneTeam, "nominalQuota: 4", "nominalQuota: 12"))
 	tutti, err := c.StartTutti(t.Context(), cluster.TuttiOptions{
 		Tutti: map[string]any{"landing": map[string]any{"timeout": "8s", "backoffBase": "1s"}}})
 	if err != nil {

@@ -24,19 +24,7 @@ func TestKueuectl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cluster.ForTest(t, cluster.Options{})
-	if err := c.InstallTutti(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.StartTutti(ctx, cluster.TuttiOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c, _ := startTeam(t, false, cluster.NodeSpec{Count: 3}, "", cluster.TuttiOptions{})
 	kueue := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(ctx, program, append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)

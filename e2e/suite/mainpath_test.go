@@ -15,47 +15,10 @@ import (
 	"tutti.dev/e2e/cluster"
 )
 
-const oneTeam = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: default}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: team}
-spec:
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources:
-      - {name: cpu, nominalQuota: 4}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: lq, namespace: team}
-spec: {clusterQueue: team}
-`
+var oneTeam = defaultFlavor + cpuQueue("team", "nominalQuota: 4") + localQueue("team", "lq", "team")
 
 func TestMainPath(t *testing.T) {
-	ctx := t.Context()
-	c := cluster.ForTest(t, cluster.Options{})
-	if err := c.InstallTutti(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ApplyYAML(ctx, oneTeam); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.StartTutti(ctx, cluster.TuttiOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c, _ := startTeam(t, false, cluster.NodeSpec{Count: 3}, oneTeam, cluster.TuttiOptions{})
 	createJob(t, c, teamJob("first", 4, "1", "2s"))
 	createJob(t, c, teamJob("second", 2, "1", "2s"))
 	waitForJob(t, c, "first", batchv1.JobComplete)

@@ -31,75 +31,12 @@ import (
 	"tutti.dev/e2e/cluster"
 )
 
-const twoTeams = `
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ResourceFlavor
-metadata: {name: default}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: team}
-spec:
-  cohortName: all
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources:
-      - {name: cpu, nominalQuota: 4, borrowingLimit: 2}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: other}
-spec:
-  cohortName: all
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources:
-      - {name: cpu, nominalQuota: 4, lendingLimit: 3}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: strict}
-spec:
-  queueingStrategy: StrictFIFO
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors:
-    - name: default
-      resources:
-      - {name: cpu, nominalQuota: 2}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: lq, namespace: team}
-spec: {clusterQueue: team}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: lq, namespace: other}
-spec: {clusterQueue: other}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: strict, namespace: team}
-spec: {clusterQueue: strict}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: high}
-value: 100
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: mid}
-value: 50
-`
+var twoTeams = defaultFlavor +
+	cpuQueue("team", "nominalQuota: 4, borrowingLimit: 2", "cohortName: all") +
+	cpuQueue("other", "nominalQuota: 4, lendingLimit: 3", "cohortName: all") +
+	cpuQueue("strict", "nominalQuota: 2", "queueingStrategy: StrictFIFO") +
+	localQueue("team", "lq", "team") + localQueue("other", "lq", "other") + localQueue("team", "strict", "strict") +
+	priorityClass("high", 100) + priorityClass("mid", 50)
 
 func TestOrderAndLimits(t *testing.T) { runOrderAndLimits(t, false) }
 

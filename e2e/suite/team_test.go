@@ -45,14 +45,15 @@ func startTeam(t *testing.T, gatesOff bool, nodes cluster.NodeSpec, queues strin
 func installTeam(t *testing.T, gatesOff bool, nodes cluster.NodeSpec, queues string) *cluster.Cluster {
 	t.Helper()
 	c := cluster.ForTest(t, cluster.Options{GatesOff: gatesOff})
-	installOn(t, c, nodes, queues)
+	installOn(t, c, nil, nodes, queues)
 	return c
 }
 
-func installOn(t *testing.T, c *cluster.Cluster, nodes cluster.NodeSpec, queues string) {
+// installOn installs the chart with these values, and adds nodes, both namespaces and what stands in queues.
+func installOn(t *testing.T, c *cluster.Cluster, values map[string]any, nodes cluster.NodeSpec, queues string) {
 	t.Helper()
 	ctx := t.Context()
-	if err := c.InstallTutti(ctx, nil); err != nil {
+	if err := c.InstallTutti(ctx, values); err != nil {
 		t.Fatal(err)
 	}
 	if nodes.Count > 0 {
@@ -65,9 +66,50 @@ func installOn(t *testing.T, c *cluster.Cluster, nodes cluster.NodeSpec, queues 
 			t.Fatal(err)
 		}
 	}
+	if queues == "" {
+		return
+	}
 	if err := c.ApplyYAML(ctx, queues); err != nil {
 		t.Fatal(err)
 	}
+}
+
+const defaultFlavor = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+`
+
+// cpuQueue is the manifest of a ClusterQueue with cpu of the default flavor; quota is what stands beside the
+// name of the resource, more are further fields of its spec, one a line.
+func cpuQueue(name, quota string, more ...string) string {
+	fields := ""
+	for _, field := range more {
+		fields += "\n  " + field
+	}
+	return `---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: ` + name + `}
+spec:
+  namespaceSelector: {}` + fields + `
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: default
+      resources:
+      - {name: cpu, ` + quota + `}
+`
+}
+
+// localQueue is the manifest of a LocalQueue.
+func localQueue(namespace, name, clusterQueue string) string {
+	return fmt.Sprintf("---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: %s, namespace: %s}\nspec: {clusterQueue: %s}\n", name, namespace, clusterQueue)
+}
+
+// priorityClass is the manifest of a WorkloadPriorityClass.
+func priorityClass(name string, value int) string {
+	return fmt.Sprintf("---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: %s}\nvalue: %d\n", name, value)
 }
 
 // teamJob is a Job of the team's queue "lq" whose pods ask for so many cpu each; runFor "" = for ever.

@@ -53,15 +53,7 @@ spec: {clusterQueue: cq}
 func TestTwoVersions(t *testing.T) {
 	ctx := t.Context()
 	c := cluster.ForTest(t, cluster.Options{})
-	if err := c.InstallTutti(ctx, map[string]any{"crds": map[string]any{"v1beta1": true}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
-		t.Fatal(err)
-	}
+	installOn(t, c, map[string]any{"crds": map[string]any{"v1beta1": true}}, cluster.NodeSpec{Count: 3}, "")
 	if _, err := c.StartTutti(ctx, cluster.TuttiOptions{}); err != nil { // ready: it converts and is trusted
 		t.Fatal(err)
 	}

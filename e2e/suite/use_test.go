@@ -20,28 +20,9 @@ import (
 func TestUse(t *testing.T) {
 	ctx := t.Context()
 	c := cluster.ForTest(t, cluster.Options{})
-	if err := c.InstallTutti(ctx, map[string]any{
+	installOn(t, c, map[string]any{
 		"policies": map[string]any{"use": map[string]any{"localQueues": true, "priorityClasses": true}},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 2}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ApplyYAML(ctx, oneTeam+`---
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: reserved, namespace: team}
-spec: {clusterQueue: team}
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: WorkloadPriorityClass
-metadata: {name: high}
-value: 100
----
+	}, cluster.NodeSpec{Count: 2}, oneTeam+localQueue("team", "reserved", "team")+priorityClass("high", 100)+`---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: jobs, namespace: team}
@@ -55,9 +36,7 @@ kind: RoleBinding
 metadata: {name: jobs, namespace: team}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: jobs}
 subjects: [{kind: ServiceAccount, name: default, namespace: team}]
-`); err != nil {
-		t.Fatal(err)
-	}
+`)
 	if _, err := c.StartTutti(ctx, cluster.TuttiOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -53,28 +53,16 @@ func pendingWorkloads(ctx context.Context, client rest.Interface, path string) (
 func TestVisibility(t *testing.T) {
 	ctx := t.Context()
 	c := cluster.ForTest(t, cluster.Options{})
-	if err := c.InstallTutti(ctx, map[string]any{"visibility": map[string]any{"enabled": true}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, namespace := range []string{"team", "other"} {
-		if err := c.CreateNamespace(ctx, namespace, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
+	installOn(t, c, map[string]any{"visibility": map[string]any{"enabled": true}}, cluster.NodeSpec{}, "")
 	tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	classes := ""
+	queues := oneTeam + localQueue("other", "lq", "team")
 	for i := range 4 {
-		classes += fmt.Sprintf("---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\nmetadata: {name: class-%d}\nvalue: %d\n", i, 40-10*i)
+		queues += priorityClass(fmt.Sprintf("class-%d", i), 40-10*i)
 	}
-	if err := c.ApplyYAML(ctx, oneTeam+classes+`---
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: lq, namespace: other}
-spec: {clusterQueue: team}
-`); err != nil {
+	if err := c.ApplyYAML(ctx, queues); err != nil {
 		t.Fatal(err)
 	}
 	// Each asks for more than the quota: all wait, in the order of the priorities.

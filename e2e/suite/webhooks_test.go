@@ -57,18 +57,10 @@ func trustedCA(ctx context.Context, c *cluster.Cluster) ([]byte, error) {
 func TestWebhooks(t *testing.T) {
 	ctx := t.Context()
 	c := cluster.ForTest(t, cluster.Options{GatesOff: true})
-	if err := c.InstallTutti(ctx, map[string]any{
+	installOn(t, c, map[string]any{
 		"policies": map[string]any{"enabled": false},
 		"webhook":  map[string]any{"enabled": true, "jobs": true},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 3}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
-		t.Fatal(err)
-	}
+	}, cluster.NodeSpec{Count: 3}, "")
 	tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{}) // ready means that the API server can call it
 	if err != nil {
 		t.Fatal(err)
