@@ -153,7 +153,8 @@ TEST(AuditTest, APartialStartThatIsStillSo) {
   ASSERT_EQ(audit.cluster.waiting.size(), 1U);
   EXPECT_EQ(audit.cluster.waiting[0].bound, 2);
   EXPECT_EQ(audit.cluster.waiting[0].verdict, "no room now");
-  EXPECT_THAT(audit.cluster.waiting[0].why, HasSubstr("nvidia.com/gpu"));
+  EXPECT_THAT(audit.cluster.waiting[0].why, HasSubstr("short of nvidia.com/gpu"));
+  EXPECT_THAT(audit.cluster.waiting[0].why, HasSubstr("most is held by Job team/a"));
 }
 
 TEST(AuditTest, TheToleranceIsNotCounted) {
@@ -239,6 +240,39 @@ TEST(AuditTest, AllKindsOfGangs) {
                                                      {"Volcano PodGroup team/v", 3},
                                                      {"PodGroup team/p", 4},
                                                      {"PyTorchJob team/t", 5}}));
+}
+
+TEST(AuditTest, DevicesByClaimsCostWhatTheirClassCosts) {
+  const std::string made =
+      R"({"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimTemplate","metadata":{"name":"two","namespace":"team"},"spec":{"spec":{"devices":{"requests":[{"name":"g","exactly":{"deviceClassName":"gpu.nvidia.com","count":2}}]}}}})";
+  const auto pod = [](const std::string& name, const std::string& bound) {
+    return R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":")" + name +
+           R"(","namespace":"team","uid":")" + name +
+           R"(","ownerReferences":[{"apiVersion":"batch/v1","controller":true,"kind":"Job","name":"a"}]},"spec":{"nodeName":"n1","resourceClaims":[{"name":"g","resourceClaimTemplateName":"two"}],"containers":[{"name":"c","resources":{"claims":[{"name":"g"}]}}]},"status":{"phase":"Running","conditions":[{"type":"PodScheduled","status":"True","lastTransitionTime":)" +
+           At(bound) + "}]}}";
+  };
+  Collector collector(Noon(30));
+  ObjectStream stream(
+      "in", [&](const Json& object, const std::string& where) { collector.Take(object, where); });
+  stream.Feed(List({Node("n1", 0), made, Job("a", 2), pod("a-0", "10:00"), pod("a-1", "20:00")}));
+  stream.Finish();
+  const Prices prices = *Prices::FromJson(
+      *Json::Parse(R"({"prices":[{"resource":"gpu.nvidia.com","perHour":"3"}]})"));
+  const Audit audit = MakeAudit("in", collector.Finish(), prices, {});
+  EXPECT_EQ(audit.summary.idle_seconds, 2 * 600);
+  EXPECT_EQ(audit.summary.idle_cost.ToString(), "1.00");
+}
+
+TEST(AuditTest, OneWrongClockDoesNotMoveTheTimeOfTheDump) {
+  const auto lease = [](const std::string& name, const std::string& time) {
+    return R"({"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":")" + name +
+           R"(","namespace":"kube-node-lease"},"spec":{"renewTime":")" + time + R"("}})";
+  };
+  const Audit audit = AuditOf(
+      List({lease("a", "2026-12-01T12:00:05.000000Z"), lease("b", "2026-12-01T12:00:07.000000Z"),
+            lease("c", "2030-01-01T00:00:00.000000Z"), Job("j", 2)}));
+  EXPECT_EQ(FormatTime(audit.facts.now), "2026-12-01T12:00:07Z");
+  EXPECT_FALSE(audit.facts.now_is_guess);
 }
 
 TEST(AuditTest, FreeDevicesThatNoJobCanUse) {

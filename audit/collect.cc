@@ -250,15 +250,14 @@ void Collector::Take(const Json& object, const std::string& where) {
   }
   SeeTime(object["metadata"]["creationTimestamp"]);
   const bool core = group.empty();
-  const auto add_to_cluster = [&] {
-    if (const Status added = facts_.cluster->Add({where, kind, ns, name, object}); !added) {
+  const auto add_to_cluster = [&](const std::string& holder = "") {
+    if (const Status added = facts_.cluster->Add({where, kind, ns, name, object}, holder); !added) {
       Problem(kind, where + ": " + added.error().message);
     }
   };
   ++facts_.kinds[kind];
   if (kind == "Pod" && core) {
-    TakePod(object, ns);
-    add_to_cluster();
+    add_to_cluster(TakePod(object, ns));
   } else if (kind == "Node" && core) {
     TakeNode(object);
     add_to_cluster();
@@ -331,7 +330,7 @@ void Collector::TakeNode(const Json& object) {
   }
 }
 
-void Collector::TakePod(const Json& object, const std::string& ns) {
+std::string Collector::TakePod(const Json& object, const std::string& ns) {
   const Json& metadata = object["metadata"];
   const Json& spec = object["spec"];
   const Json& status = object["status"];
@@ -365,6 +364,10 @@ void Collector::TakePod(const Json& object, const std::string& ns) {
   } else if (owner != nullptr && !OfServices(owner_kind)) {
     pod.unit = Key(owner_kind, ns, owner_name);
   }
+  const std::string holder =
+      !pod.unit.empty()
+          ? pod.unit
+          : (owner != nullptr ? Key(owner_kind, ns, owner_name) : Key("Pod", ns, pod.times.name));
   const std::string& node = spec["nodeName"].AsString();
   PodTimes& times = pod.times;
   times.created = TimeOf(metadata["creationTimestamp"]);
@@ -411,7 +414,7 @@ void Collector::TakePod(const Json& object, const std::string& ns) {
   }
   Result<api::PodShape> shape = api::ShapeOfRunning(object);
   if (!shape) {
-    return;  // said by ClusterInput
+    return holder;  // said by ClusterInput
   }
   if (!node.empty() && !ended) {
     api::AddTo(facts_.nodes[times.node].used, shape->requests);
@@ -420,6 +423,7 @@ void Collector::TakePod(const Json& object, const std::string& ns) {
     times.shape = api::InternShape(std::move(*shape));
     pods_.push_back(std::move(pod));
   }
+  return holder;
 }
 
 void Collector::TakeJob(const Json& object, const std::string& ns) {

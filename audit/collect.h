@@ -72,7 +72,8 @@ class Collector {
     std::string group;  // spec.schedulingGroup
     std::string ns;
   };
-  void TakePod(const Json& object, const std::string& ns);
+  // Whose it is, for messages.
+  std::string TakePod(const Json& object, const std::string& ns);
   void TakeJob(const Json& object, const std::string& ns);
   void TakeJobSet(const Json& object, const std::string& ns);
   void TakeVolcanoJob(const Json& object, const std::string& ns);

@@ -10,6 +10,8 @@ namespace tutti::audit {
 namespace {
 
 constexpr size_t kRows = 10;
+constexpr size_t kRoomy = 100;  // columns
+constexpr int kFrom = 3;        // the column that gives way below that
 
 std::string Jobs(size_t count) {
   return Thousands(static_cast<int64_t>(count)) + (count == 1 ? " job" : " jobs");
@@ -172,12 +174,19 @@ class Page {
       const Gang& gang = GangOf(history);
       const Spell& first = history.spells.front();
       rows.push_back({gang.Title(), std::to_string(gang.size), Thousands(history.devices),
-                      FormatTime(first.begin).substr(5, 11),
+                      FormatTime(first.begin).substr(5, 11).replace(5, 1, " "),
                       Span(history.PartialAtStart()) + (first.ongoing ? " *" : "  "),
                       Hours(history.IdleDeviceSeconds(true)), history.IdleCost(true).ToString()});
     }
     const bool ongoing = audit_.summary.partial_now > 0;
-    Table({"JOB", "PODS", "GPUS", "FROM", "FOR  ", "IDLE H", audit_.prices.Currency()}, rows);
+    Row head = {"JOB", "PODS", "GPUS", "FROM (UTC)", "FOR  ", "IDLE H", audit_.prices.Currency()};
+    if (width_ < kRoomy) {  // the name says more
+      head.erase(head.begin() + kFrom);
+      for (Row& row : rows) {
+        row.erase(row.begin() + kFrom);
+      }
+    }
+    Table(head, rows);
     More(audit_.worst.size(), rows.size(), "partial starts");
     if (ongoing) {
       Line("  * still so");

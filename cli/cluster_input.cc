@@ -49,7 +49,7 @@ bool ClusterInput::Knows(std::string_view kind) {
          kind == "RuntimeClass" || OfDevices(kind) || OfVolumes(kind);
 }
 
-Status ClusterInput::Add(const InputObject& object) {
+Status ClusterInput::Add(const InputObject& object, const std::string& holder) {
   if (!object.ns.empty()) {
     UseNamespace(object.ns);
   }
@@ -64,7 +64,7 @@ Status ClusterInput::Add(const InputObject& object) {
     namespaces_.insert(object.name);
   } else if (object.kind == "Pod") {
     TRY_ASSIGN(const api::Pod pod, api::PodFromJson(object.object));
-    AddPod(object, pod);
+    AddPod(object, pod, holder);
   } else if (object.kind == "LimitRange") {
     TRY_ASSIGN(api::LimitRange range, api::LimitRangeFromJson(object.object));
     limit_ranges_[object.ns][object.name] = std::move(range);
@@ -141,7 +141,8 @@ Status ClusterInput::AddOfVolumes(const InputObject& input) {
   return {};
 }
 
-void ClusterInput::AddPod(const InputObject& object, const api::Pod& pod) {
+void ClusterInput::AddPod(const InputObject& object, const api::Pod& pod,
+                          const std::string& holder) {
   const std::string& ns = object.ns;
   if (pod.node_name.empty()) {
     ++unbound_pods_;
@@ -153,7 +154,7 @@ void ClusterInput::AddPod(const InputObject& object, const api::Pod& pod) {
   by_namespace_labels_ |= ByNamespaceLabels(*pod.shape);
   // Claims name the pod that they were made for by its uid.
   const std::string uid = pod.meta.uid.empty() ? "Pod " + ns + "/" + pod.meta.name : pod.meta.uid;
-  capacity_.SetPod(uid, pod.node_name, pod.shape, /*gang=*/"", /*pod_set=*/"",
+  capacity_.SetPod(uid, pod.node_name, pod.shape, /*gang=*/holder, /*pod_set=*/"",
                    {ns, api::RuleLabels(pod.meta.labels), pod.meta.deleted.has_value()});
   if (!pod.shape->claims.empty()) {
     users_.push_back({ns, pod.meta.name, pod.shape});

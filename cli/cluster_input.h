@@ -28,8 +28,9 @@ class ClusterInput {
   // of volumes (api/storage.h). Pods count against their node as in kube-scheduler: bound and not
   // terminal, terminating ones included; devices by the allocations of claims.
   [[nodiscard]] static bool Knows(std::string_view kind);
-  // REQUIRES: Knows(object.kind).
-  Status Add(const InputObject& object);
+  // REQUIRES: Knows(object.kind). `holder` is whom messages name as the holder of a Pod's place; ""
+  // is somebody outside of the queues.
+  Status Add(const InputObject& object, const std::string& holder = "");
   // A namespace that something to be placed lives in.
   void UseNamespace(const std::string& ns) { used_namespaces_.insert(ns); }
   // After the last Add, before the first question.
@@ -47,7 +48,7 @@ class ClusterInput {
  private:
   Status AddOfDevices(const InputObject& object);
   Status AddOfVolumes(const InputObject& object);
-  void AddPod(const InputObject& object, const api::Pod& pod);
+  void AddPod(const InputObject& object, const api::Pod& pod, const std::string& holder);
   [[nodiscard]] size_t PodsWithoutClaims() const;
 
   struct User {
