@@ -134,8 +134,11 @@ struct PreemptDecision {
   std::string by_job_uid;
   std::string by_cluster_queue;
   PreemptReason reason = PreemptReason::kInClusterQueue;
-  std::string message;  // Kueue's text of the conditions Evicted and Preempted
+  std::string by_path;  // the queues' places in the tree, as the text shows them
+  std::string path;
 };
+// Kueue's text of the conditions Evicted and Preempted.
+[[nodiscard]] std::string Describe(const PreemptDecision& decision);
 
 struct PassResult {
   std::vector<AdmitDecision> admitted;  // in order of admission
@@ -165,10 +168,12 @@ struct QueueReport {
   std::vector<FlavorUsage>
       usage;  // every flavor and resource of the queue, zeros included, spec order
   // Fair sharing: how much more than its quota is reserved, per mille of what it could borrow,
-  // divided by its weight, rounded up (status.fairSharing.weightedShare of a ClusterQueue). Not set
-  // without fair sharing.
-  std::optional<int64_t> weighted_share;
+  // divided by its weight; infinite for a borrower of weight 0. Not set without fair sharing.
+  std::optional<double> weighted_share;
 };
+// A share as status.fairSharing.weightedShare has it: rounded up; the largest int64 for an infinite
+// one.
+[[nodiscard]] int64_t RoundShare(double share);
 
 // Of all ClusterQueues in the subtree of a Cohort.
 struct CohortReport {
@@ -304,7 +309,7 @@ class Engine {
   // resources. O(pending).
   [[nodiscard]] virtual api::Amounts PendingRequests(const std::string& cluster_queue) const = 0;
   // As QueueReport::weighted_share; not set without fair sharing or when nothing names the Cohort.
-  [[nodiscard]] virtual std::optional<int64_t> CohortShare(const std::string& cohort) const = 0;
+  [[nodiscard]] virtual std::optional<double> CohortShare(const std::string& cohort) const = 0;
   // Of a Cohort that exists, be it by name only; empty in a cycle.
   [[nodiscard]] virtual CohortReport ReportCohort(const std::string& cohort) const = 0;
   // Not set unless the LocalQueue's ClusterQueue is ordered by past usage.

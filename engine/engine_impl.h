@@ -149,7 +149,7 @@ class EngineImpl final : public Engine {
   [[nodiscard]] QueueReport ReportLocal(const api::ObjectKey& local_queue) const override;
   [[nodiscard]] api::Amounts PendingRequests(const std::string& cluster_queue) const override;
   [[nodiscard]] CohortReport ReportCohort(const std::string& cohort) const override;
-  [[nodiscard]] std::optional<int64_t> CohortShare(const std::string& cohort) const override;
+  [[nodiscard]] std::optional<double> CohortShare(const std::string& cohort) const override;
   [[nodiscard]] std::optional<PastUsage> PastUsageOf(
       const api::ObjectKey& local_queue) const override;
   [[nodiscard]] std::vector<std::string> PendingOrder(

@@ -54,6 +54,13 @@ const std::string& OrUnknown(const std::string& text) {
 
 }  // namespace
 
+std::string Describe(const PreemptDecision& decision) {
+  return "Preempted to accommodate a workload (UID: " + OrUnknown(decision.by_uid) +
+         ", JobUID: " + OrUnknown(decision.by_job_uid) + ") due to " +
+         std::string(InWords(decision.reason)) + "; preemptor path: " + decision.by_path +
+         "; preemptee path: " + decision.path;
+}
+
 // --- who may give way ---
 
 // Those who must not be preempted for it: the workloads for which it was evicted itself, and those
@@ -573,10 +580,8 @@ PreemptDecision EngineImpl::Decide(WorkloadId by, QueueId queue, const Victim& v
   decision.by_job_uid = preemptor.job_uid;
   decision.by_cluster_queue = Queue(queue).name;
   decision.reason = victim.reason;
-  decision.message = "Preempted to accommodate a workload (UID: " + OrUnknown(decision.by_uid) +
-                     ", JobUID: " + OrUnknown(decision.by_job_uid) + ") due to " +
-                     std::string(InWords(victim.reason)) + "; preemptor path: " + PathOf(queue) +
-                     "; preemptee path: " + PathOf(state.queue);
+  decision.by_path = PathOf(queue);
+  decision.path = PathOf(state.queue);
   return decision;
 }
 

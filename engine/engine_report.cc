@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports for status and metrics, and the check of the engine's books against a recomputation.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "engine/engine_impl.h"
 
@@ -58,25 +60,33 @@ QueueReport EngineImpl::Report(const std::string& cluster_queue) const {
       static_cast<int32_t>(queue.pending->Size() + queue.outside.size() + queue.waiting.size());
   report.parked = report.pending;
   if (queue.health.active) {
-    report.parked = static_cast<int32_t>(queue.outside.size() +
-                                         (queue.config.strict_fifo ? 0 : queue.pending->Parked()));
+    report.parked = static_cast<int32_t>(
+        queue.outside.size() +
+        (queue.config.strict_fifo ? 0 : queue.pending->Parked(!queue.waiting.empty())));
   }
   report.reserving = queue.book.reserving;
   report.admitted = queue.book.admitted;
   report.usage = UsageOf(queue.book, queue.config, tables_);
   if (shares_ && queue.exists) {
-    report.weighted_share = shares_->Of(queue.node).Rounded();
+    report.weighted_share = shares_->Of(queue.node).Weighted();
   }
   return report;
 }
 
-std::optional<int64_t> EngineImpl::CohortShare(const std::string& cohort) const {
+int64_t RoundShare(double share) {
+  const double up = std::ceil(share);
+  // 2^63 is the first double beyond int64.
+  return up >= 9223372036854775808.0 ? std::numeric_limits<int64_t>::max()
+                                     : static_cast<int64_t>(up);
+}
+
+std::optional<double> EngineImpl::CohortShare(const std::string& cohort) const {
   EnsureTree();
   auto found = cohort_nodes_.find(cohort);
   if (!shares_ || found == cohort_nodes_.end()) {
     return std::nullopt;
   }
-  return shares_->Of(found->second).Rounded();
+  return shares_->Of(found->second).Weighted();
 }
 
 CohortReport EngineImpl::ReportCohort(const std::string& cohort) const {
@@ -144,8 +154,9 @@ bool EngineImpl::IsParked(WorkloadId id) const {
     return true;
   }
   const QueueState& queue = Queue(workload.queue);
-  return !queue.health.active || (workload.place == Place::kQueued && !queue.config.strict_fifo &&
-                                  queue.pending->Class(queue.pending->ClassOf(id)).IsParked());
+  return !queue.health.active ||
+         (workload.place == Place::kQueued && !queue.config.strict_fifo &&
+          queue.pending->Class(queue.pending->ClassOf(id)).IsParked(!queue.waiting.empty()));
 }
 
 api::Amounts EngineImpl::PendingRequests(const std::string& cluster_queue) const {

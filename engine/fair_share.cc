@@ -3,7 +3,6 @@
 #include "engine/fair_share.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace tutti::engine {
@@ -25,13 +24,6 @@ double FairShare::Weighted() const {
     return 0;
   }
   return weight == 0 ? std::numeric_limits<double>::infinity() : ratio / weight;
-}
-
-int64_t FairShare::Rounded() const {
-  const double share = std::ceil(Weighted());
-  // 2^63 is the first double beyond int64.
-  return share >= 9223372036854775808.0 ? std::numeric_limits<int64_t>::max()
-                                        : static_cast<int64_t>(share);
 }
 
 bool FairShare::BorrowsAnyOf(const Usage& wanted) const {

@@ -25,8 +25,6 @@ struct FairShare {
 
   // ratio / weight; infinite for a borrower of weight 0.
   [[nodiscard]] double Weighted() const;
-  // For status: rounded up; the largest int64 for a borrower of weight 0.
-  [[nodiscard]] int64_t Rounded() const;
   [[nodiscard]] bool BorrowsAnyOf(const Usage& wanted) const;
 };
 

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/engine.h"
 #include "engine/tournament.h"
 
 namespace tutti::engine {
@@ -52,7 +53,7 @@ TEST(FairShareTest, NothingBorrowedIsNoShare) {
   t.tree.AddUsage(t.a, t.gpu, 4);
   const FairShare share = shares.Of(t.a);
   EXPECT_EQ(share.Weighted(), 0);
-  EXPECT_EQ(share.Rounded(), 0);
+  EXPECT_EQ(RoundShare(share.Weighted()), 0);
   EXPECT_FALSE(share.dominant.Valid());
   EXPECT_TRUE(share.borrowed.empty());
 }
@@ -77,16 +78,16 @@ TEST(FairShareTest, WeightDividesAndZeroIsBoundless) {
   t.tree.AddUsage(t.b, t.gpu, 9);  // 1 of 12: 83.33 per mille
   shares.SetWeight(t.a, 2);
   shares.SetWeight(t.b, 0);
-  EXPECT_EQ(shares.Of(t.a).Rounded(), 125);
-  EXPECT_EQ(shares.Of(t.b).Rounded(), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(RoundShare(shares.Of(t.a).Weighted()), 125);
+  EXPECT_EQ(RoundShare(shares.Of(t.b).Weighted()), std::numeric_limits<int64_t>::max());
   EXPECT_EQ(CompareShares(shares.Of(t.a), shares.Of(t.b)), -1);
   shares.SetWeight(t.a, 0);
   // Both without weight: by ratio, 250 against 83.
   EXPECT_EQ(CompareShares(shares.Of(t.a), shares.Of(t.b)), 1);
   shares.SetWeight(t.b, 1);
-  EXPECT_EQ(shares.Of(t.b).Rounded(), 84) << "rounded up";
+  EXPECT_EQ(RoundShare(shares.Of(t.b).Weighted()), 84) << "rounded up";
   shares.SetWeight(t.a, -3);
-  EXPECT_EQ(shares.Of(t.a).Rounded(), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(RoundShare(shares.Of(t.a).Weighted()), std::numeric_limits<int64_t>::max());
 }
 
 TEST(FairShareTest, TinyWeightDoesNotOverflow) {
@@ -94,7 +95,7 @@ TEST(FairShareTest, TinyWeightDoesNotOverflow) {
   FairShares shares(t.tree, t.tables);
   t.tree.AddUsage(t.a, t.gpu, 7);
   shares.SetWeight(t.a, 1e-300);
-  EXPECT_EQ(shares.Of(t.a).Rounded(), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(RoundShare(shares.Of(t.a).Weighted()), std::numeric_limits<int64_t>::max());
 }
 
 TEST(FairShareTest, QuotaOfOnlyOneFlavorStillLendsToTheOther) {

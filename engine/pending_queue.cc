@@ -94,10 +94,10 @@ void PendingQueue::Remove(WorkloadId workload) {
   }
 }
 
-size_t PendingQueue::Parked() const {
+size_t PendingQueue::Parked(bool behind) const {
   size_t parked = 0;
   for (const auto& [id, known] : classes_) {
-    parked += known->IsParked() ? known->members.size() : 0;
+    parked += known->IsParked(behind) ? known->members.size() : 0;
   }
   return parked;
 }

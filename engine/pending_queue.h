@@ -66,14 +66,20 @@ struct WorkloadClass {
   bool waits_for_flights = false;  // also when a pod in flight binds; implies waits_for_nodes
   // The refusal may be another for a member that comes before those that were there.
   bool order_matters = false;
-  Usage hold;  // quota that a parked StrictFIFO head keeps others from borrowing
+  // Of one that only a preemption would help: the quota that it keeps, as a parked StrictFIFO head,
+  // from being borrowed by others.
+  Usage hold;
   int hold_level = 0;
   uint64_t refused_at = 0;          // number of admissions at that time
   uint64_t tries = 0;               // that ended with a refusal
   std::vector<size_t> next_flavor;  // where to go on within the running pass
   uint64_t told = 0;                // fingerprint that all members have been told
 
-  [[nodiscard]] bool IsParked() const { return !ready && !refusal.held_back; }
+  // `behind`: another of its queue waits for those whom it preempts. Who would be told to wait for
+  // a preemption is then in line for the next one.
+  [[nodiscard]] bool IsParked(bool behind) const {
+    return !ready && !refusal.held_back && !(behind && !hold.empty());
+  }
 };
 
 class PendingQueue {
@@ -92,9 +98,9 @@ class PendingQueue {
   // Lower usage goes first; equal usage is like no lanes. 0 until set. O(log lanes).
   void SetUsage(LocalQueueId lane, double usage) { lane_usage_[lane] = usage; }
 
-  // Members of classes that were refused and are not kept from quota that would be there.
-  // O(classes).
-  [[nodiscard]] size_t Parked() const;
+  // Members of classes that were refused and are neither in line nor kept from quota that would be
+  // there. `behind`: WorkloadClass::IsParked. O(classes).
+  [[nodiscard]] size_t Parked(bool behind) const;
   [[nodiscard]] bool Empty() const { return class_of_.empty(); }
   [[nodiscard]] size_t Size() const { return class_of_.size(); }
   [[nodiscard]] bool Contains(WorkloadId workload) const {

@@ -615,7 +615,7 @@ class Runner {
     } else if (what == "preempted-message") {
       for (const PreemptDecision& decision : last_.preempted) {
         if (decision.id == words[0]) {
-          ExpectText(decision.message, Words(words.begin() + 1, words.end()));
+          ExpectText(Describe(decision), Words(words.begin() + 1, words.end()));
           return;
         }
       }
@@ -703,10 +703,10 @@ class Runner {
       FAIL() << "not reported";
     } else if (what == "share") {  // QUEUE|cohort:NAME SHARE|max|none
       std::string name = words[0];
-      const std::optional<int64_t> share = TakePrefix(name, "cohort:")
-                                               ? engine_->CohortShare(name)
-                                               : engine_->Report(name).weighted_share;
-      EXPECT_EQ(share ? std::to_string(*share) : "none",
+      const std::optional<double> share = TakePrefix(name, "cohort:")
+                                              ? engine_->CohortShare(name)
+                                              : engine_->Report(name).weighted_share;
+      EXPECT_EQ(share ? std::to_string(RoundShare(*share)) : "none",
                 words[1] == "max" ? std::to_string(std::numeric_limits<int64_t>::max()) : words[1]);
     } else if (what == "past") {  // NS/L USAGE|none
       const std::optional<PastUsage> past = engine_->PastUsageOf(LocalKey(words[0]));

@@ -141,9 +141,11 @@ std::vector<MetricInfo> Build() {
         "1 for the present state of True, False and Unknown, else 0.");
   kueue(Metric::kClusterQueueInfo, "kueue_cluster_queue_info", kGauge,
         {"cluster_queue", "parent_cohort", "root_cohort"}, "Always 1.");
-  kueue(Metric::kClusterQueueWeightedShare, "kueue_cluster_queue_weighted_share", kGauge,
-        {"cluster_queue", "cohort"},
-        "Share of what could be borrowed, per mille, divided by the weight; fair sharing only.");
+  kueue(
+      Metric::kClusterQueueWeightedShare, "kueue_cluster_queue_weighted_share", kGauge,
+      {"cluster_queue", "cohort"},
+      "Share of what could be borrowed, per mille, divided by the weight; fair sharing only. NaN: "
+      "of a borrower of weight 0.");
   kueue(Metric::kCohortWeightedShare, "kueue_cohort_weighted_share", kGauge, {"cohort"},
         "As kueue_cluster_queue_weighted_share, of a Cohort.");
   kueue(Metric::kLocalQueuePastUsage, "kueue_local_queue_admission_fair_sharing_usage", kGauge,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator/queue_metrics.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -263,7 +264,9 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     const engine::QueueReport report = engine.Report(key.name);
     if (report.weighted_share) {
       Set(Metric::kClusterQueueWeightedShare, {key.name, queue->cohort},
-          static_cast<double>(*report.weighted_share), metrics);
+          std::isinf(*report.weighted_share) ? std::numeric_limits<double>::quiet_NaN()
+                                             : *report.weighted_share,
+          metrics);
     }
     if (config_.cluster_queue_resources) {
       Quotas(*queue, report, metrics);
@@ -273,8 +276,8 @@ void QueueMetrics::Update(const reconciler::World& world, const engine::Engine& 
     }
   }
   for (const auto& [key, cohort] : world.cohorts.All()) {
-    if (const std::optional<int64_t> share = engine.CohortShare(key.name)) {
-      Set(Metric::kCohortWeightedShare, {key.name}, static_cast<double>(*share), metrics);
+    if (const std::optional<double> share = engine.CohortShare(key.name)) {
+      Set(Metric::kCohortWeightedShare, {key.name}, *share, metrics);
     }
   }
   for (const auto& [key, queue] : world.local_queues.All()) {

@@ -43,10 +43,11 @@ namespace tutti::reconciler {
 
 // One workload and the job that owns it.
 struct Unit {
-  api::ObjectKey key;      // of the Workload, existing or to be created
-  std::string job_uid;     // "" = a Workload without a Job
-  uint64_t in_flight = 0;  // token of the effect under way; 0 = none
-  int failures = 0;        // of writes in a row
+  api::ObjectKey key;          // of the Workload, existing or to be created
+  std::string job_uid;         // "" = a Workload without a Job
+  Time job_gone_at = kNoTime;  // its deletion was seen
+  uint64_t in_flight = 0;      // token of the effect under way; 0 = none
+  int failures = 0;            // of writes in a row
   Time retry_at = kNoTime;
   Time wake_at = kNoTime;  // registered timer
 
@@ -324,6 +325,11 @@ class Core {
   // Everything that may end a reservation, or admit it. True = it stays as it is.
   // REQUIRES: workload.QuotaReserved(), not evicted.
   bool KeepReservation(Unit& unit, const QueuedJob* job, const api::Workload& workload);
+  // Of a workload without a job that still has its quota though its back-off is over.
+  void EndBackoff(Unit& unit, const api::Workload& workload);
+  // Whether the Workload exists for which it gives way: what is written names its UID. One that was
+  // decided on in the moment in which its Workload is created is waited for.
+  bool KnowsPreemptor(Unit& unit);
   // A reservation from which nothing was started ends without an eviction.
   void Withdraw(Unit& unit, const api::Workload& workload, std::string_view reason,
                 const std::string& message);
@@ -462,6 +468,8 @@ class Core {
   std::map<api::ObjectKey, std::set<api::ObjectKey>> refused_units_;
   // Workload slices by the one whose place they take.
   std::map<api::ObjectKey, std::set<api::ObjectKey>> slices_of_;
+  // Who gives way for a job whose Workload is being created, by that Workload.
+  std::map<api::ObjectKey, std::set<api::ObjectKey>> victims_of_;
   // PodGroups that templates name, and whose they are.
   std::map<api::ObjectKey, std::set<api::ObjectKey>> units_of_preset_;
   std::set<api::ObjectKey> dirty_units_;

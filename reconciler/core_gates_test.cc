@@ -115,20 +115,54 @@ TEST_F(CoreGatesTest, WithoutDetailWhatTheSchedulerFindsIsPending) {
   EXPECT_EQ(Is("lost", "QuotaReserved"), "False/Inadmissible");
 }
 
-// Its pods are nobody's here: who deletes it says that they are gone.
-TEST_F(CoreGatesTest, AWorkloadOfItsOwnThatIsDeactivatedAndDeletedHoldsNothing) {
+// Its pods are nobody's here, so nobody says when they are gone. Its queue may be deleted, and one
+// of the same name doesn't find it taken.
+TEST_F(CoreGatesTest, AWorkloadOfItsOwnThatIsDeactivatedHoldsNothing) {
   Start(TestOptions());
   Make("own", 1, 0, R"({"spec":{"maximumExecutionTimeSeconds":2}})");
   ASSERT_EQ(Is("own", "Admitted"), "True/Admitted");
   cluster().Run(4s);
   ASSERT_EQ(Is("own", "Evicted"), "True/DeactivatedDueToMaximumExecutionTimeExceeded");
-  EXPECT_EQ(Used(), 1);
-  ASSERT_TRUE(cluster().server().Delete(ResourceOf(Kind::kWorkload), {"team-a", "own"}));
-  cluster().Run(2s);
+  EXPECT_EQ(Is("own", "QuotaReserved"), "True/QuotaReserved");
   EXPECT_EQ(Used(), 0);
   const auto queue = cluster().server().Get(ResourceOf(Kind::kClusterQueue), {"", "cq"});
   EXPECT_EQ((*queue)["status"]["admittedWorkloads"].AsInt(), 0);
   EXPECT_EQ((*queue)["status"]["reservingWorkloads"].AsInt(), 0);
+  ASSERT_TRUE(cluster().server().Delete(ResourceOf(Kind::kClusterQueue), {"", "cq"}));
+  cluster().Run(2s);
+  EXPECT_FALSE(cluster().server().Get(ResourceOf(Kind::kClusterQueue), {"", "cq"}));
+}
+
+// Who runs it says when its pods are gone.
+TEST_F(CoreGatesTest, ADeactivatedWorkloadOfAForeignControllerKeepsItsQuota) {
+  Start(TestOptions());
+  Make("foreign", 1, 0,
+       R"({"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Ring",
+           "name":"ring","uid":"ring-1","controller":true}]}})");
+  ASSERT_EQ(Is("foreign", "Admitted"), "True/Admitted");
+  Patch("foreign", R"({"spec":{"active":false}})");
+  ASSERT_EQ(Is("foreign", "Evicted"), "True/Deactivated");
+  EXPECT_EQ(Used(), 1);
+}
+
+TEST_F(CoreGatesTest, TheBackOffOfAWorkloadOfItsOwnEndsWhileItKeepsItsQuota) {
+  Options options = TestOptions();
+  options.wait_for_pods_ready.enabled = true;
+  options.wait_for_pods_ready.timeout = 1s;
+  options.wait_for_pods_ready.backoff_base = 2s;
+  Start(std::move(options));
+  Make("own", 1);
+  cluster().Run(2s);
+  ASSERT_EQ(Is("own", "Evicted"), "True/PodsReadyTimeout");
+  ASSERT_TRUE(Get("own")["status"]["requeueState"].Has("requeueAt"));
+  Json conditions = Get("own")["status"]["conditions"];
+  conditions.Push(*Json::Parse(R"({"type":"Requeued","status":"False","reason":"PodsReadyTimeout",
+      "message":"","lastTransitionTime":"2026-01-01T00:00:00Z"})"));
+  Patch("own", Json::Obj({{"status", Json::Obj({{"conditions", conditions}})}}).Dump().c_str());
+  cluster().Run(3s);
+  EXPECT_EQ(Is("own", "Requeued"), "True/BackoffFinished");
+  EXPECT_EQ(Get("own")["status"]["requeueState"].Dump(), R"({"count":1})");
+  EXPECT_EQ(Is("own", "QuotaReserved"), "True/QuotaReserved");
 }
 
 TEST_F(CoreGatesTest, DetailedReasonsSayWhichKindOfWaitingItIs) {

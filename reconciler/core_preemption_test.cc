@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/names.h"
@@ -86,6 +87,39 @@ TEST_F(CorePreemptionTest, TheVictimGivesWayTheOtherStartsAndThenItComesBack) {
   EXPECT_EQ(cluster.Counted("kueue_preempted_workloads_total"), 1);
   EXPECT_TRUE(cluster.RunUntilDone(60s));
   EXPECT_EQ(Is("low", "Preempted"), "False/QuotaReserved");
+  EXPECT_EQ(cluster.Check(), "");
+}
+
+// Decided on in the moment in which the preemptor's Workload is created.
+TEST_F(CorePreemptionTest, TheMessageOfAVictimNamesTheWorkloadOfANewJob) {
+  cluster.Submit({.name = "low", .pods = 3, .runs_for = 600s, .priority_class = "low"});
+  cluster.Run(1s);
+  cluster.Submit({.name = "high", .pods = 3, .runs_for = 5s, .priority_class = "high"});
+  cluster.Run(1s);
+  const Json high = cluster.WorkloadOf("team-a", "high");
+  EXPECT_THAT(cluster.Condition(cluster.WorkloadOf("team-a", "low"), "Evicted", "message"),
+              ::testing::HasSubstr("(UID: " + std::string(high["metadata"]["uid"].AsString()) +
+                                   ", JobUID: "));
+}
+
+TEST_F(CorePreemptionTest, NobodyGivesWayForAJobWhoseWorkloadIsRefused) {
+  cluster.Submit({.name = "low", .pods = 3, .runs_for = 600s, .priority_class = "low"});
+  cluster.Run(1s);
+  bool refuse = true;
+  cluster.server().SetBefore([&](const api::WriteRequest& request, std::string_view) -> Status {
+    if (request.resource.kind == "Workload" && request.verb == api::Verb::kCreate && refuse) {
+      return Fail(ErrorCode::kForbidden, "no more Workloads");
+    }
+    return {};
+  });
+  cluster.Submit({.name = "high", .pods = 3, .runs_for = 5s, .priority_class = "high"});
+  cluster.Run(1s);
+  EXPECT_EQ(Is("low", "Evicted"), "/");
+  EXPECT_FALSE(cluster.Suspended("team-a", "low"));
+  refuse = false;
+  cluster.Run(60s);
+  EXPECT_EQ(Evictions("low"), 1);
+  EXPECT_TRUE(cluster.Finished("team-a", "high"));
   EXPECT_EQ(cluster.Check(), "");
 }
 

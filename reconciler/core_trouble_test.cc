@@ -259,6 +259,24 @@ TEST_F(CoreTroubleTest, AJobDeletedWithoutItsDependentsLeavesNoQuotaBehind) {
   EXPECT_TRUE(cluster.core().world().pods_by_job.empty());
 }
 
+TEST_F(CoreTroubleTest, TheWorkloadOfADeletedJobEndsWhereNoGarbageCollectorComes) {
+  cluster.SetGarbageCollector(false);
+  cluster.Submit({.name = "big", .pods = 100, .runs_for = 600s});
+  cluster.Run(1s);
+  const api::ObjectKey workload = KeyOf(cluster.WorkloadOf("team-a", "big"));
+  ASSERT_TRUE(cluster.server().Delete(ResourceOf(Kind::kJob), {"team-a", "big"}));
+  cluster.Run(1s);
+  auto left = cluster.server().Get(ResourceOf(Kind::kWorkload), workload);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(cluster.Condition(*left, "Finished"), "");
+  cluster.Run(3s);
+  left = cluster.server().Get(ResourceOf(Kind::kWorkload), workload);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(cluster.Condition(*left, "Finished", "reason"), "OwnerNotFound");
+  EXPECT_TRUE((*left)["metadata"]["finalizers"].AsArray().empty());
+  EXPECT_EQ(cluster.core().engine().Report("cq").pending, 0);
+}
+
 TEST_F(CoreTroubleTest, AGroupThatNobodyLetsGoIsFreedTenSecondsAfterItsLastPod) {
   cluster.Submit({.name = "gang", .pods = 3, .runs_for = 3s});
   cluster.Run(1s);

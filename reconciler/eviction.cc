@@ -92,7 +92,7 @@ void Core::TellPreemption(const api::Workload& victim, const engine::PreemptDeci
       "; preemptor effective priority: " +
       (by != nullptr ? in_words(by->priority, Boost(*by)) : in_words(0, 0)) +
       "; preemptee effective priority: " + in_words(victim.priority, Boost(victim));
-  EventOn(victim, /*warning=*/false, "Preempted", decision.message + priorities);
+  EventOn(victim, /*warning=*/false, "Preempted", engine::Describe(decision) + priorities);
   if (by != nullptr) {
     EventOn(*by, /*warning=*/false, "PreemptedWorkload",
             "Preempted workload " + decision.id + " (UID: " + victim.meta.uid +
@@ -191,9 +191,10 @@ bool Core::KeepReservation(Unit& unit, const QueuedJob* job, const api::Workload
   if (FollowDeactivation(unit, job, workload)) {
     return false;
   }
-  if (unit.preempted.has_value()) {
-    EvictUnit(unit, job, workload,
-              {.reason = std::string(reason::kPreempted), .message = unit.preempted->message});
+  if (unit.preempted.has_value() && KnowsPreemptor(unit)) {
+    EvictUnit(
+        unit, job, workload,
+        {.reason = std::string(reason::kPreempted), .message = engine::Describe(*unit.preempted)});
     return false;
   }
   const auto queue = world_.cluster_queues.Find({"", workload.status.admission->cluster_queue});
@@ -283,6 +284,28 @@ void Core::Withdraw(Unit& unit, const api::Workload& workload, std::string_view 
   EventOn(workload, /*warning=*/true, reason, message);
   History(HistoryKind::kPending, unit, &workload, std::string(reason), message);
   Emit(unit, {ApplyStatus(next)});
+}
+
+bool Core::KnowsPreemptor(Unit& unit) {
+  engine::PreemptDecision& decision = *unit.preempted;
+  if (!decision.by_uid.empty()) {
+    return true;
+  }
+  const auto slash = decision.by.find('/');
+  const api::ObjectKey key{decision.by.substr(0, slash), decision.by.substr(slash + 1)};
+  if (const auto by = world_.workloads.Find(key)) {
+    decision.by_uid = by->meta.uid;
+    return true;
+  }
+  const auto preemptor = units_.find(key);
+  if (preemptor != units_.end() && preemptor->second.in_engine == Unit::InEngine::kPending) {
+    victims_of_[key].insert(unit.key);
+    return false;
+  }
+  // It was refused, or is gone: nobody has to give way.
+  engine_->MarkEvicting(unit.key.ToString(), false);
+  unit.preempted.reset();
+  return false;
 }
 
 bool Core::StopJob(Unit& unit, const QueuedJob& job, const api::Workload& workload,

@@ -100,6 +100,11 @@ void Core::ForgetJob(const std::string& uid) {
     world_.jobs_of_namespace.erase(others);
   }
   world_.job_by_uid.erase(job);
+  if (const auto known = unit_of_job_.find(uid); known != unit_of_job_.end()) {
+    if (const auto unit = units_.find(known->second); unit != units_.end()) {
+      unit->second.job_gone_at = now_;
+    }
+  }
 }
 
 void Core::JobChanged(const std::shared_ptr<const QueuedJob>& job, bool deleted) {
@@ -146,6 +151,9 @@ void Core::JobChanged(const std::shared_ptr<const QueuedJob>& job, bool deleted)
     unit.job_uid = uid;
     known = unit_of_job_.emplace(uid, key).first;
     RelinkPodsOf(uid);
+  }
+  if (const auto unit = units_.find(known->second); !deleted && unit != units_.end()) {
+    unit->second.job_gone_at = kNoTime;  // a group of pods that are made anew
   }
   Dirty(known->second);
 }
@@ -401,6 +409,9 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
       deleted ? world_.workloads.Remove(*workload) : world_.workloads.Upsert(workload);
   if (!change.applied) {
     return;
+  }
+  if (const auto victims = victims_of_.extract(key)) {
+    dirty_units_.insert(victims.mapped().begin(), victims.mapped().end());
   }
   if (const auto refused = refused_units_.find(key); deleted && refused != refused_units_.end()) {
     dirty_units_.insert(refused->second.begin(), refused->second.end());

@@ -18,6 +18,7 @@ namespace {
 // Between two writes of a reason that differ in the message only.
 constexpr Duration kFirstUpdate = std::chrono::seconds(1);
 constexpr Duration kLastUpdate = std::chrono::minutes(5);
+constexpr const char* kBackoffFinished = "The workload backoff was finished";
 
 // Any of spec.preemptionGates that status does not show as open: nobody is preempted for it.
 bool GatesClosed(const api::Workload& workload) {
@@ -52,6 +53,22 @@ api::Admission HeldBy(const api::Workload& workload) {
 }
 
 }  // namespace
+
+void Core::EndBackoff(Unit& unit, const api::Workload& workload) {
+  const api::Condition* requeued = api::FindCondition(workload.status.conditions, "Requeued");
+  if (requeued == nullptr || requeued->status != "False" ||
+      (requeued->reason != reason::kPodsReadyTimeout &&
+       requeued->reason != reason::kAdmissionCheck)) {
+    return;
+  }
+  if (workload.status.requeue_at.has_value() && now_ < *workload.status.requeue_at) {
+    WakeAt(unit, *workload.status.requeue_at);
+    return;
+  }
+  api::Workload next = workload;
+  Requeue(next.status, reason::kBackoffFinished, kBackoffFinished, now_);
+  Emit(unit, {ApplyStatus(next)});
+}
 
 bool Core::ReadyToQueue(Unit& unit, const QueuedJob* job, const api::Workload& workload) {
   if (!workload.meta.Annotation(names::kAdmissionGatedByAnnotation).empty()) {
@@ -98,7 +115,7 @@ bool Core::ReadyToQueue(Unit& unit, const QueuedJob* job, const api::Workload& w
   const auto queue =
       local != nullptr ? world_.cluster_queues.Find({"", local->cluster_queue}) : nullptr;
   std::string_view back = reason::kBackoffFinished;
-  std::string message = "The workload backoff was finished";
+  std::string message = kBackoffFinished;
   if (why == reason::kClusterQueueStopped) {
     if (queue == nullptr || queue->stop_policy != api::StopPolicy::kNone) {
       return false;
@@ -134,8 +151,10 @@ void Core::ReconcilePending(Unit& unit, const QueuedJob* job, const api::Workloa
       StopJob(unit, *job, workload, {});
       return;
     }
-    // When its reservation was withdrawn from outside. Usually the end of an eviction says it.
-    if ((!options_.core || api::IsTrue(workload.status.conditions, "PodsReady")) &&
+    // When its reservation was withdrawn from outside, or somebody else decides. Else the writes of
+    // a reservation and of the end of an eviction say it.
+    if ((!options_.core || !options_.scheduler ||
+         api::IsTrue(workload.status.conditions, "PodsReady")) &&
         SyncPodsReady(unit, *job, workload)) {
       return;
     }

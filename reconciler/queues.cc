@@ -44,8 +44,11 @@ Json UsageList(const engine::QueueReport& report, bool admitted_only, bool with_
 }
 
 // What a restart goes on from: RestorePast reads it back.
-Json PastUsageJson(const engine::PastUsage& past) {
+Json PastUsageJson(const engine::PastUsage& past, const engine::QueueReport& report) {
   Json consumed = Json::Obj();
+  for (const engine::FlavorUsage& usage : report.usage) {
+    consumed.Set(usage.resource, "0");
+  }
   for (const auto& [resource, amount] : past.consumed) {
     // Below a thousandth nothing is left; beyond int64 nothing is measured.
     const double milli = std::min(std::round(amount * 1000), 9e18);
@@ -289,7 +292,8 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   status.Set("flavorsReservation", UsageList(report, /*admitted_only=*/false, /*borrowed=*/true));
   status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/true));
   if (report.weighted_share) {
-    status.Set("fairSharing", Json::Obj({{"weightedShare", *report.weighted_share}}));
+    status.Set("fairSharing",
+               Json::Obj({{"weightedShare", engine::RoundShare(*report.weighted_share)}}));
   }
   const auto set = [&](const char* name, std::vector<std::pair<std::string, std::string>> labels,
                        double value) {
@@ -358,7 +362,7 @@ void Core::ReconcileLocalQueue(const api::ObjectKey& key) {
     status.Set("flavorsUsage", UsageList(report, /*admitted_only=*/true, /*borrowed=*/false));
   }
   if (const auto past = engine_->PastUsageOf(key)) {
-    status.Set("fairSharing", PastUsageJson(*past));
+    status.Set("fairSharing", PastUsageJson(*past, report));
   }
   if (!SameStatus(queue->status_json, status) && (news || MayTellStatus(order_key))) {
     EmitQueueWrite(order_key, StatusApply(api::Kind::kLocalQueue, queue->meta, std::move(status)));
@@ -373,8 +377,9 @@ void Core::ReconcileCohort(const api::ObjectKey& key) {
     queue_states_.erase(order_key);
     return;
   }
-  if (const std::optional<int64_t> share = engine_->CohortShare(key.name)) {
-    Json status = Json::Obj({{"fairSharing", Json::Obj({{"weightedShare", *share}})}});
+  if (const std::optional<double> share = engine_->CohortShare(key.name)) {
+    Json status =
+        Json::Obj({{"fairSharing", Json::Obj({{"weightedShare", engine::RoundShare(*share)}})}});
     if (!SameStatus(cohort->status_json, status) && MayTellStatus(order_key)) {
       EmitQueueWrite(order_key, StatusApply(api::Kind::kCohort, cohort->meta, std::move(status)));
     }

@@ -86,10 +86,6 @@ TEST(SharesTest, PastUsageOutlivesARestart) {
           {{"spec",
             Json::Obj({{"admissionScope",
                         Json::Obj({{"admissionMode", "UsageBasedAdmissionFairSharing"}})}})}})));
-  cluster.Submit({.name = "job", .pods = 4, .runs_for = 10min});
-  cluster.Run(11min, 1s);
-  EXPECT_TRUE(cluster.RunUntilDone(1min));
-  cluster.Run(1min, 1s);
   const auto consumed = [&] {
     const Json status = Status(cluster, Kind::kLocalQueue, {"team-a", "main"});
     const Json& past = status["fairSharing"]["admissionFairSharingStatus"];
@@ -97,6 +93,12 @@ TEST(SharesTest, PastUsageOutlivesARestart) {
     const auto cpu = api::Quantity::FromJson(past["consumedResources"]["cpu"]);
     return cpu ? cpu->ApproximateDouble() : -1;
   };
+  cluster.Run(2min, 1s);
+  EXPECT_EQ(consumed(), 0) << "told, too";
+  cluster.Submit({.name = "job", .pods = 4, .runs_for = 10min});
+  cluster.Run(11min, 1s);
+  EXPECT_TRUE(cluster.RunUntilDone(1min));
+  cluster.Run(1min, 1s);
   // Ten minutes of 4 cpu with a half-life of as much are about 2, which fade a little.
   const double before = consumed();
   EXPECT_GT(before, 1.6);

@@ -272,7 +272,8 @@ bool Evict(api::WorkloadStatus& status, const Eviction& eviction, Time now) {
 }
 
 bool SetPreempted(api::WorkloadStatus& status, const engine::PreemptDecision& decision, Time now) {
-  return Set(status, "Preempted", true, engine::ToString(decision.reason), decision.message, now);
+  return Set(status, "Preempted", true, engine::ToString(decision.reason),
+             engine::Describe(decision), now);
 }
 
 bool SetDeactivationTarget(api::WorkloadStatus& status, std::string_view cause,

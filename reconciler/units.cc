@@ -60,6 +60,9 @@ void Core::LeaveEngine(Unit& unit) {
     DirtyLocal(unit.queued_in);
     DirtyQueue(unit.reserved_in);  // also when its LocalQueue is gone already
     unit.reserved_in.clear();
+    if (const auto victims = victims_of_.extract(unit.key)) {
+      dirty_units_.insert(victims.mapped().begin(), victims.mapped().end());
+    }
   }
   unit.engine_key.clear();
   unit.assumed.reset();
@@ -293,12 +296,14 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
   }
   const std::string made_for(workload.meta.Label(names::kJobUidLabel));
   const auto job = world_.JobOf(made_for);
-  const bool orphaned = options_.core && workload.meta.owners.empty() && !made_for.empty() &&
-                        !workload.Finished() && (job == nullptr || job->meta.deleted.has_value());
-  if (orphaned && now_ < workload.meta.created + kOrphanGrace) {
-    WakeAt(unit, workload.meta.created + kOrphanGrace);
-  } else if (orphaned) {
-    // The job was deleted with its dependents left alone: nothing else will end this record.
+  // Its job was deleted with the dependents left alone, or the garbage collector takes its time.
+  const bool alone = workload.meta.owners.empty() && !made_for.empty() &&
+                     (job == nullptr || job->meta.deleted.has_value());
+  const bool orphaned = !workload.Finished() && (alone || (had_job && unit.job_gone_at != kNoTime));
+  const Time orphaned_at = (alone ? workload.meta.created : unit.job_gone_at) + kOrphanGrace;
+  if (options_.core && orphaned && now_ < orphaned_at) {
+    WakeAt(unit, orphaned_at);
+  } else if (options_.core && orphaned) {
     LeaveEngine(unit);
     SetWaiting(unit, &workload, false);
     api::Workload next = workload;
@@ -345,12 +350,21 @@ void Core::ReconcileWithoutJob(Unit& unit, const api::Workload& workload) {
       }
       return;
     }
-    HoldQuota(unit, nullptr, workload);
+    // One that nobody runs holds nothing when it is deactivated: who would say that it is over?
+    const bool holds = workload.active || workload.meta.Controller() != nullptr;
+    if (holds) {
+      HoldQuota(unit, nullptr, workload);
+    }
     if (unit.evicting.has_value()) {
       TellEviction(unit, workload);
     }
+    if (!holds) {
+      LeaveEngine(unit);
+    }
     if (!workload.active) {
       FollowDeactivation(unit, nullptr, workload);
+    } else {
+      EndBackoff(unit, workload);
     }
     return;
   }
