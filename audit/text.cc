@@ -43,7 +43,7 @@ std::string Thousands(int64_t number) {
 std::string Hours(int64_t device_seconds) {
   const int64_t tenths = (device_seconds + 180) / 360;
   return tenths >= 100'000 ? Thousands((device_seconds + 1800) / 3600)
-                           : std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+                           : Thousands(tenths / 10) + "." + std::to_string(tenths % 10);
 }
 
 std::string Percent(int64_t part, int64_t whole) {

@@ -13,7 +13,7 @@ namespace tutti::audit {
 
 // "45 s", "3 min 20 s", "2 h 05 min", "3 d 4 h".
 [[nodiscard]] std::string Span(Duration duration);
-// Device-seconds as hours: "12.3", from 10,000 on "12,345".
+// Device-seconds as hours: "1,234.5", from 10,000 on "12,345".
 [[nodiscard]] std::string Hours(int64_t device_seconds);
 [[nodiscard]] std::string Thousands(int64_t number);  // "12,345"
 // "37 %", "<1 %"; "-" of nothing.
