@@ -71,11 +71,28 @@ func (c *Case) batchLine() map[string]any {
 		}
 		steps = append(steps, map[string]any{"end": end, "apply": apply})
 	}
-	line := map[string]any{"id": c.Seed, "items": items, "steps": steps}
+	line := map[string]any{"items": items, "steps": steps}
 	if c.Options.FairSharing {
 		line["fairSharing"] = true
 	}
 	return line
+}
+
+// oneByOne is the case with a step for each thing that happens.
+func (c *Case) oneByOne() *Case {
+	apart := c.clone()
+	apart.Steps = nil
+	for _, s := range c.Steps {
+		for _, name := range s.End {
+			apart.Steps = append(apart.Steps, Step{End: []string{name}})
+		}
+		for _, w := range s.Arrive {
+			// Older than whatever comes later, as it will be.
+			w.CreationTimestamp = metav1.NewTime(stepTime(len(apart.Steps)))
+			apart.Steps = append(apart.Steps, Step{Arrive: []kueue.Workload{w}})
+		}
+	}
+	return apart
 }
 
 func (c *Case) clone() *Case {

@@ -23,6 +23,14 @@ func TestKueueAgreement(t *testing.T) { run(t, 300, 2000, Options{}) }
 // In which order the shares let workloads in; nobody is preempted.
 func TestKueueAgreementFairSharing(t *testing.T) { run(t, 150, 2000, Options{FairSharing: true}) }
 
+// Who has to give way as well.
+func TestKueueAgreementPreemption(t *testing.T) { run(t, 200, 2000, Options{Preemption: true}) }
+
+// Shares decide who has to give way.
+func TestKueueAgreementFairPreemption(t *testing.T) {
+	run(t, 100, 2000, Options{Preemption: true, FairSharing: true})
+}
+
 func run(t *testing.T, short, long int, options Options) {
 	s := start(t)
 	count := short
@@ -98,7 +106,7 @@ func explain(t *testing.T, s *simulator, c *Case, result comparison) string {
 		fmt.Fprintf(&b, "after step %d\n  Tutti:\n%s  Kueue:\n%s", i, describeOutcome(result.tutti[i]), describeOutcome(result.kueue[i]))
 	}
 	b.WriteString("Kueue's cycles:\n")
-	if _, err := playKueue(t.Context(), c, retryWhenSettled, func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }); err != nil {
+	if _, err := playKueue(t.Context(), c, quickEvictions, func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }); err != nil {
 		fmt.Fprintln(&b, err)
 	}
 	return b.String()

@@ -260,12 +260,18 @@ func (g *generator) workload(name string, queue kueue.ClusterQueue, created time
 	if g.chance(30) && g.options.PodSets {
 		pods += 1 + g.random.IntN(2)
 	}
+	least := false // at most one of a workload
 	for i := range pods {
 		name := "main"
 		if pods > 1 {
 			name = fmt.Sprintf("p%d", i)
 		}
-		w.Spec.PodSets = append(w.Spec.PodSets, g.podSet(name))
+		p := g.podSet(name)
+		if least {
+			p.MinCount = nil
+		}
+		least = least || p.MinCount != nil
+		w.Spec.PodSets = append(w.Spec.PodSets, p)
 	}
 	return w
 }

@@ -54,13 +54,15 @@ type silent struct{}
 
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-// Retry says when Kueue tries the workloads again that it has set aside. Kueue collects such requests for a
-// second, cycles take milliseconds; how long an eviction takes is up to the Job.
-type Retry int
+// Manner is what the case leaves open, and Kueue's decisions depend on all the same. It collects requests to try
+// what it has set aside for a second, cycles take milliseconds; how long an eviction takes is up to the Job.
+// And it remembers how far each workload has scanned its flavors, until it is restarted.
+type Manner int
 
 const (
-	retryWhenSettled    Retry = iota // evictions are quicker than the collecting
-	retryAfterEvictions              // evictions are slower
+	quickEvictions Manner = iota // than the collecting
+	slowEvictions
+	restarted // between the steps; as quickEvictions for the rest
 )
 
 // maxCycles is far more than any of the cases takes that settle.
@@ -81,7 +83,7 @@ type kueueSide struct {
 	queues    *qcache.Manager
 	retries   interface{ ProcessRequeues(context.Context) int }
 	scheduler *scheduler.Scheduler
-	retry     Retry
+	manner    Manner
 	seen      map[string]*kueue.Workload // as the controllers have seen it last
 	preempted map[string][]string        // in this step: victim to reasons
 	trace     func(format string, args ...any)
@@ -104,11 +106,11 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-func newKueueSide(ctx context.Context, c *Case, retry Retry) (*kueueSide, error) {
+func newKueueSide(ctx context.Context, c *Case, manner Manner) (*kueueSide, error) {
 	log := logr.Discard()
 	ctx = ctrl.LoggerInto(ctx, log)
 	k := &kueueSide{
-		ctx: ctx, log: log, clock: testingclock.NewFakeClock(epoch), retry: retry, seen: map[string]*kueue.Workload{},
+		ctx: ctx, log: log, clock: testingclock.NewFakeClock(epoch), manner: manner, seen: map[string]*kueue.Workload{},
 		trace: func(string, ...any) {}, bestEffort: map[kueue.ClusterQueueReference]bool{},
 	}
 	for _, q := range c.Queues {
@@ -127,6 +129,12 @@ func newKueueSide(ctx context.Context, c *Case, retry Retry) (*kueueSide, error)
 		WithIndex(&kueue.Workload{}, indexer.WorkloadQueueKey, indexer.IndexWorkloadQueue).
 		WithIndex(&kueue.Workload{}, indexer.WorkloadClusterQueueKey, indexer.IndexWorkloadClusterQueue).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: utiltesting.TreatSSAAsStrategicMerge}).Build()
+	return k, k.start(c)
+}
+
+// start makes caches, queues and a scheduler that know nothing but the objects, the workloads in the API included.
+func (k *kueueSide) start(c *Case) error {
+	locals := c.localQueues()
 	expectations := preemptexpectations.New()
 	var fairSharing *config.FairSharing
 	if c.Options.FairSharing {
@@ -137,36 +145,36 @@ func newKueueSide(ctx context.Context, c *Case, retry Retry) (*kueueSide, error)
 	k.cache = schdcache.New(k.client, schdcache.WithFairSharing(c.Options.FairSharing))
 	k.queues, k.retries = qcache.NewManagerForUnitTestsWithRequeuer(k.client, k.cache, qcache.WithPreemptionExpectations(expectations))
 	for i := range c.Flavors {
-		k.cache.AddOrUpdateResourceFlavor(log, c.Flavors[i].DeepCopy())
+		k.cache.AddOrUpdateResourceFlavor(k.log, c.Flavors[i].DeepCopy())
 	}
 	for i := range c.Cohorts {
 		if err := k.cache.AddOrUpdateCohort(c.Cohorts[i].DeepCopy()); err != nil {
-			return nil, fmt.Errorf("cohort %s: %w", c.Cohorts[i].Name, err)
+			return fmt.Errorf("cohort %s: %w", c.Cohorts[i].Name, err)
 		}
-		k.queues.AddOrUpdateCohort(ctx, c.Cohorts[i].DeepCopy())
+		k.queues.AddOrUpdateCohort(k.ctx, c.Cohorts[i].DeepCopy())
 	}
 	for i := range locals {
-		if err := k.queues.AddLocalQueue(ctx, locals[i].DeepCopy()); err != nil {
-			return nil, err
+		if err := k.queues.AddLocalQueue(k.ctx, locals[i].DeepCopy()); err != nil {
+			return err
 		}
 	}
 	for i := range c.Queues {
-		if err := k.cache.AddClusterQueue(ctx, c.Queues[i].DeepCopy()); err != nil {
-			return nil, fmt.Errorf("queue %s: %w", c.Queues[i].Name, err)
+		if err := k.cache.AddClusterQueue(k.ctx, c.Queues[i].DeepCopy()); err != nil {
+			return fmt.Errorf("queue %s: %w", c.Queues[i].Name, err)
 		}
-		if err := k.queues.AddClusterQueue(ctx, c.Queues[i].DeepCopy()); err != nil {
-			return nil, fmt.Errorf("queue %s: %w", c.Queues[i].Name, err)
+		if err := k.queues.AddClusterQueue(k.ctx, c.Queues[i].DeepCopy()); err != nil {
+			return fmt.Errorf("queue %s: %w", c.Queues[i].Name, err)
 		}
 	}
 	k.scheduler = scheduler.New(k.queues, k.cache, k.client, silent{}, scheduler.WithFairSharing(fairSharing),
 		scheduler.WithClock(nil, k.clock), scheduler.WithPreemptionExpectations(expectations))
 	setAdmissionRoutineWrapper(k.scheduler, inline{})
-	return k, nil
+	return nil
 }
 
 // playKueue plays the case to Kueue's scheduler; `trace`, if there is one, is told what the cycles bring.
-func playKueue(ctx context.Context, c *Case, retry Retry, trace func(format string, args ...any)) ([]Outcome, error) {
-	k, err := newKueueSide(ctx, c, retry)
+func playKueue(ctx context.Context, c *Case, manner Manner, trace func(format string, args ...any)) ([]Outcome, error) {
+	k, err := newKueueSide(ctx, c, manner)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +186,11 @@ func playKueue(ctx context.Context, c *Case, retry Retry, trace func(format stri
 		k.trace("step %d\n", i)
 		k.clock.SetTime(stepTime(i))
 		k.preempted = map[string][]string{}
+		if i > 0 && manner == restarted {
+			if err := k.start(c); err != nil {
+				return outcomes, err
+			}
+		}
 		if err := k.happen(&c.Steps[i]); err != nil {
 			return outcomes, err
 		}
@@ -314,7 +327,7 @@ func (k *kueueSide) follow() (bool, error) {
 			return false, err
 		}
 	}
-	if changed && k.retry == retryAfterEvictions {
+	if changed && k.manner == slowEvictions {
 		k.retries.ProcessRequeues(k.ctx)
 	}
 	return changed, nil

@@ -48,23 +48,6 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// oneByOne is the case with a step for each thing that happens: through an API nothing happens at the same time.
-func (c *Case) oneByOne() *Case {
-	apart := c.clone()
-	apart.Steps = nil
-	for _, s := range c.Steps {
-		for _, name := range s.End {
-			apart.Steps = append(apart.Steps, Step{End: []string{name}})
-		}
-		for _, w := range s.Arrive {
-			// Older than whatever comes later, as it will be.
-			w.CreationTimestamp = metav1.NewTime(stepTime(len(apart.Steps)))
-			apart.Steps = append(apart.Steps, Step{Arrive: []kueue.Workload{w}})
-		}
-	}
-	return apart
-}
-
 // named is the case with `prefix` before the names of what has no namespace.
 func (c *Case) named(prefix string) *Case {
 	named := c.clone()

@@ -3,22 +3,19 @@
 package differential
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
+
+	"tutti.dev/e2e/jsonlines"
 )
 
 // Outcome is the state after a step.
 type Outcome struct {
 	Holding   map[string]Admission
 	Preempted map[string][]string // in this step, by victim: the reasons, sorted
+	For       map[string]bool     // in this step: those for whom others gave way; Kueue's side doesn't fill it
 	Waiting   map[string]string   // why; not compared
 }
 
@@ -48,52 +45,27 @@ func (a Admission) String() string {
 }
 
 // simulator is a running `tutti simulate --batch`. Not safe for concurrent use.
-type simulator struct {
-	command *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
-	encoder *json.Encoder
-}
+type simulator struct{ program *jsonlines.Program }
 
 func startSimulator(binary string) (*simulator, error) {
-	command := exec.Command(binary, "simulate", "--batch")
-	command.Stderr = os.Stderr
-	in, err := command.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := command.Start(); err != nil {
-		return nil, err
-	}
-	return &simulator{command: command, in: in, out: bufio.NewReaderSize(out, 1<<20), encoder: json.NewEncoder(in)}, nil
+	program, err := jsonlines.Start(binary, "simulate", "--batch")
+	return &simulator{program}, err
 }
 
-func (s *simulator) close() error { return errors.Join(s.in.Close(), s.command.Wait()) }
+func (s *simulator) close() error { return s.program.Close() }
 
 // play plays the case to Tutti's engine.
 func (s *simulator) play(c *Case) ([]Outcome, error) {
-	if err := s.encoder.Encode(c.batchLine()); err != nil {
-		return nil, fmt.Errorf("tutti simulate: %w", err)
-	}
-	line, err := s.out.ReadBytes('\n')
-	if err != nil {
-		return nil, fmt.Errorf("tutti simulate gave no answer: %w", err)
-	}
 	var reply struct {
-		ID    uint64 `json:"id"`
-		Error string `json:"error"`
 		Steps []struct {
 			Admitted []struct {
 				Workload string `json:"workload"`
 				Admission
 			} `json:"admitted"`
 			Preempted []struct {
-				Victim string `json:"victim"`
-				Reason string `json:"reason"`
+				Victim    string `json:"victim"`
+				Preemptor string `json:"preemptor"`
+				Reason    string `json:"reason"`
 			} `json:"preempted"`
 			Pending []struct {
 				Workload string `json:"workload"`
@@ -101,21 +73,15 @@ func (s *simulator) play(c *Case) ([]Outcome, error) {
 			} `json:"pending"`
 		} `json:"steps"`
 	}
-	if err := json.Unmarshal(line, &reply); err != nil {
-		return nil, fmt.Errorf("tutti simulate answered %q: %w", line, err)
-	}
-	switch {
-	case reply.Error != "":
-		return nil, errors.New("tutti simulate: " + reply.Error)
-	case reply.ID != c.Seed:
-		return nil, fmt.Errorf("tutti simulate answered another case: %s", line)
+	if err := s.program.Ask(c.Seed, c.batchLine(), &reply); err != nil {
+		return nil, err
 	}
 	nameOf := func(id string) string { return strings.TrimPrefix(id, namespace+"/") }
 	// A workload may come and go several times in a step: its last admission stands unless each was taken back.
 	var outcomes []Outcome
 	holding := map[string]Admission{}
 	for i, step := range reply.Steps {
-		out := Outcome{Preempted: map[string][]string{}, Waiting: map[string]string{}}
+		out := Outcome{Preempted: map[string][]string{}, For: map[string]bool{}, Waiting: map[string]string{}}
 		times := map[string]int{}
 		for _, name := range c.Steps[i].End {
 			delete(holding, name)
@@ -130,6 +96,7 @@ func (s *simulator) play(c *Case) ([]Outcome, error) {
 		for _, p := range step.Preempted {
 			victim := nameOf(p.Victim)
 			out.Preempted[victim] = append(out.Preempted[victim], p.Reason)
+			out.For[nameOf(p.Preemptor)] = true
 			if times[victim]--; times[victim] == 0 {
 				delete(holding, victim)
 			}
