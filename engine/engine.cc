@@ -208,10 +208,25 @@ QueueId EngineImpl::QueueByName(const std::string& name) {
   auto [position, added] =
       queue_ids_.try_emplace(name, QueueId{static_cast<uint32_t>(queues_.size())});
   if (added) {
-    queues_.emplace_back(&keys_);
+    queues_.emplace_back(&keys_, [this, id = position->second] { Mark(id); });
     queues_.back().name = name;
   }
   return position->second;
+}
+
+void EngineImpl::Mark(QueueId id) {
+  QueueState& queue = Queue(id);
+  if (!queue.lively) {
+    queue.lively = true;
+    lively_.emplace(queue.name, id);
+  }
+}
+
+// Nothing to try, to keep or to tell, until it is marked again.
+bool EngineImpl::IsIdle(const QueueState& queue) const {
+  const bool tells = queue.touched || queue.tell_all || !queue.untold.empty() || queue.wake;
+  return !tells && (!queue.health.active || queue.pending->Empty() ||
+                    (!NextOf(queue).Valid() && !HoldingHead(queue).Valid()));
 }
 
 LocalQueueId EngineImpl::LocalByKey(const api::ObjectKey& key) {
@@ -446,6 +461,7 @@ void EngineImpl::Attach(WorkloadId id) {
   workload.queue = local.queue;
   QueueState& queue = Queue(local.queue);
   queue.untold.push_back(id);
+  Mark(workload.queue);
   static const api::StringMap kNoLabels;
   auto labels = namespaces_.find(workload.input.ns);
   if (!workload.input.misconfigured.empty() ||
@@ -502,9 +518,11 @@ void EngineImpl::Detach(WorkloadId id) {
       needs_pass_ = true;  // the next one is at the head now
       only_config_ = false;
       queue.touched = true;
+      Mark(workload.queue);
     }
   } else if (workload.place == Place::kWaiting) {
     Queue(workload.queue).waiting.erase(id);
+    Mark(workload.queue);
     std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.workload == id; });
     Wake(workload.queue);  // nothing is kept for it any more
   }

@@ -189,10 +189,19 @@ void EngineImpl::TellOne(WorkloadId id, bool numbers_too, PassResult& result) {
 }
 
 void EngineImpl::TellAll(PassResult& result) {
-  for (const auto& [name, id] : queue_ids_) {
-    QueueState& queue = Queue(id);
+  for (auto at = lively_.begin(); at != lively_.end();) {
+    QueueState& queue = Queue(at->second);
     if (queue.touched || queue.tell_all || !queue.untold.empty()) {
       TellQueue(queue, result);
+    }
+    if (queue.pending->HasNodeWaiters()) {
+      node_waiting_.emplace(queue.name, at->second);
+    }
+    if (IsIdle(queue)) {
+      queue.lively = false;
+      at = lively_.erase(at);
+    } else {
+      ++at;
     }
   }
   auto by_order = [&](WorkloadId a, WorkloadId b) { return Before(Key(a), Key(b)); };

@@ -10,12 +10,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -60,8 +62,8 @@ struct LocalQueueState {
 };
 
 struct QueueState {
-  explicit QueueState(const OrderTable* keys)
-      : pending(std::make_unique<PendingQueue>(keys)),
+  QueueState(const OrderTable* keys, std::function<void()> on_change)
+      : pending(std::make_unique<PendingQueue>(keys, std::move(on_change))),
         outside(ByOrder{keys}),
         waiting(ByOrder{keys}),
         reserved(ByYielding{keys}) {}
@@ -78,6 +80,7 @@ struct QueueState {
   HolderSet reserved;
   UsageBook book;
 
+  bool lively = false;    // in EngineImpl::lively_
   bool wake = false;      // parked classes are to be tried again
   bool touched = false;   // tried something in this pass
   bool tell_all = false;  // compare every workload with what it was told
@@ -225,6 +228,9 @@ class EngineImpl final : public Engine {
   // --- tables (engine.cc) ---
   QueueState& Queue(QueueId id) { return queues_[id.value]; }
   [[nodiscard]] const QueueState& Queue(QueueId id) const { return queues_[id.value]; }
+  // Something changed in it: the next pass looks at it.
+  void Mark(QueueId id);
+  [[nodiscard]] bool IsIdle(const QueueState& queue) const;
   LocalQueueState& Local(LocalQueueId id) { return local_queues_[id.value]; }
   [[nodiscard]] const LocalQueueState& Local(LocalQueueId id) const {
     return local_queues_[id.value];
@@ -340,6 +346,10 @@ class EngineImpl final : public Engine {
   std::map<std::string, api::StringMap> namespaces_;
   std::map<std::string, QueueId> queue_ids_;
   std::deque<QueueState> queues_;
+  // Queues, by name, that a pass has to look at: with something to try, to keep or to tell. Those
+  // with classes that wait for nodes or flights are (at least) in the other one, or in this.
+  std::map<std::string_view, QueueId> lively_;
+  std::map<std::string_view, QueueId> node_waiting_;
   std::map<api::ObjectKey, LocalQueueId> local_queue_ids_;
   std::deque<LocalQueueState> local_queues_;
 

@@ -34,7 +34,8 @@ bool EngineImpl::NeedsPass() const {
                            [](const Waiting& waiting) { return !waiting.gang.pod_sets.empty(); })) {
     return true;
   }
-  return std::any_of(queues_.begin(), queues_.end(), [&](const QueueState& queue) {
+  return std::any_of(node_waiting_.begin(), node_waiting_.end(), [&](const auto& entry) {
+    const QueueState& queue = Queue(entry.second);
     return queue.health.active && ((nodes && queue.pending->HasNodeWaiters()) ||
                                    (flights && queue.pending->HasFlightWaiters()));
   });
@@ -53,8 +54,18 @@ PassResult EngineImpl::RunPass(Time now) {
     std::erase_if(claim_->since,
                   [&](const Gang& gang) { return capacity_->Unbound(gang.id) == 0; });
   }
+  if (nodes_changed) {
+    std::erase_if(node_waiting_, [&](const auto& entry) {
+      QueueState& queue = Queue(entry.second);
+      if (!queue.wake && queue.pending->HasNodeWaiters()) {
+        queue.touched = true;
+        queue.pending->ReadyNodeWaiters();
+      }
+      return !queue.pending->HasNodeWaiters();
+    });
+  }
   std::set<NodeId> woken;
-  for (const auto& [name, id] : queue_ids_) {
+  for (const auto& [name, id] : lively_) {
     QueueState& queue = Queue(id);
     if (queue.wake) {
       if (queue.exists) {
@@ -63,9 +74,6 @@ PassResult EngineImpl::RunPass(Time now) {
       queue.wake = false;
       queue.touched = true;
       queue.pending->ReadyAll();
-    } else if (nodes_changed && queue.pending->HasNodeWaiters()) {
-      queue.touched = true;
-      queue.pending->ReadyNodeWaiters();
     }
   }
   ResumeWaiting(woken, nodes_changed);
@@ -96,12 +104,14 @@ bool EngineImpl::WakeFlightWaiters() {
   }
   claim_dropped_ = false;
   bool any = false;
-  for (const auto& [name, id] : queue_ids_) {
-    QueueState& queue = Queue(id);
-    if (queue.pending->HasFlightWaiters()) {
-      queue.touched = true;
-      queue.pending->ReadyFlightWaiters();
-      any = true;
+  for (const auto* queues : {&node_waiting_, &lively_}) {
+    for (const auto& [name, id] : *queues) {
+      QueueState& queue = Queue(id);
+      if (queue.pending->HasFlightWaiters()) {
+        queue.touched = true;
+        queue.pending->ReadyFlightWaiters();
+        any = true;
+      }
     }
   }
   return any;
@@ -132,7 +142,7 @@ void EngineImpl::MindClaim(WorkloadId workload, const Assignment& refused) {
 std::vector<EngineImpl::Entry> EngineImpl::Nominate() {
   std::vector<Entry> entries;
   const std::set<QueueId> first = QueuesOfResumed();
-  for (const auto& [name, id] : queue_ids_) {
+  for (const auto& [name, id] : lively_) {
     QueueState& queue = Queue(id);
     if (!queue.health.active || queue.pending->Empty()) {
       continue;

@@ -553,6 +553,7 @@ void EngineImpl::StartWaiting(Entry& entry, PassResult& result) {
   Workload(entry.workload).place = Place::kWaiting;
   queue.waiting.insert(entry.workload);
   queue.untold.push_back(entry.workload);
+  Mark(entry.queue);
   waiting_.push_back(std::move(waiting));
 }
 
@@ -643,7 +644,7 @@ void EngineImpl::ResumeWaiting(const std::set<NodeId>& woken, bool nodes_changed
   resumed_.clear();
   resumed_flavors_.clear();
   std::set<NodeId> busy = woken;
-  for (const auto& [name, id] : queue_ids_) {
+  for (const auto& [name, id] : lively_) {
     const QueueState& queue = Queue(id);
     if (queue.exists && queue.health.active && NextOf(queue).Valid()) {
       busy.insert(tree_.Root(queue.node));

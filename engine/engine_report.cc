@@ -286,6 +286,13 @@ std::string EngineImpl::SanityCheck() const {
     if (queue.pending->Size() + queue.outside.size() + queue.waiting.size() != queued[id]) {
       return "ClusterQueue " + name + " holds workloads that are not pending there";
     }
+    if (queue.lively != lively_.contains(queue.name) ||
+        (!queue.lively && !config_dirty_ && !IsIdle(queue))) {
+      return "ClusterQueue " + name + " has something to do, and no pass would look at it";
+    }
+    if (!queue.lively && queue.pending->HasNodeWaiters() && !node_waiting_.contains(queue.name)) {
+      return "ClusterQueue " + name + " waits for nodes, and no pass would look at it";
+    }
     if (std::string wrong = queue.pending->SanityCheck(); !wrong.empty()) {
       return "ClusterQueue " + name + ": " + wrong;
     }

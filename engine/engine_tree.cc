@@ -83,6 +83,7 @@ void EngineImpl::Rebuild() {
   for (const auto& [name, id] : queue_ids_) {
     QueueState& queue = Queue(id);
     queue.wake = true;
+    Mark(id);
     const QueueHealth before = queue.health;
     JudgeHealth(queue);
     queue.tell_all = queue.tell_all || before.active != queue.health.active;
@@ -199,6 +200,7 @@ void EngineImpl::Wake(QueueId id) {
   }
   for (const QueueId other : queues_of_root_[tree_.Root(queue.node)]) {
     Queue(other).wake = true;
+    Mark(other);
     needs_pass_ = needs_pass_ || !Queue(other).pending->Empty() || !Queue(other).waiting.empty();
   }
 }

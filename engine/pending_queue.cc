@@ -36,6 +36,7 @@ bool PendingQueue::ByFirst::operator()(ClassId a, ClassId b) const {
 void PendingQueue::Add(WorkloadId workload, const std::string& key,
                        const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets,
                        LocalQueueId lane_id) {
+  Changed();
   Lane& lane = lanes_.try_emplace(lane_id, this).first->second;
   auto [position, is_new] = by_key_.try_emplace(key, ClassId{next_class_});
   const ClassId id = position->second;
@@ -71,6 +72,7 @@ void PendingQueue::Remove(WorkloadId workload) {
   if (position == class_of_.end()) {
     return;
   }
+  Changed();
   const ClassId id = position->second;
   class_of_.erase(position);
   WorkloadClass& known = Class(id);
@@ -177,6 +179,7 @@ ClassId PendingQueue::ClassOf(WorkloadId workload) const {
 }
 
 void PendingQueue::Park(ClassId id) {
+  Changed();
   WorkloadClass& known = Class(id);
   if (known.ready) {
     LaneOf(known).ready.erase(id);
@@ -203,6 +206,7 @@ void PendingQueue::Ready(ClassId id) {
 void PendingQueue::MakeReady(ClassId id) {
   WorkloadClass& known = Class(id);
   if (!known.ready) {
+    Changed();
     known.ready = true;
     known.hold.clear();
     known.next_flavor.clear();

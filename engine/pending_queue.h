@@ -8,12 +8,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -84,7 +86,9 @@ struct WorkloadClass {
 
 class PendingQueue {
  public:
-  explicit PendingQueue(const OrderTable* keys) : keys_(keys) {}
+  // `changed` is called whenever there may be something else to try, or to tell.
+  explicit PendingQueue(const OrderTable* keys, std::function<void()> changed = {})
+      : keys_(keys), changed_(std::move(changed)) {}
   PendingQueue(const PendingQueue&) = delete;
   PendingQueue& operator=(const PendingQueue&) = delete;
 
@@ -96,7 +100,10 @@ class PendingQueue {
            const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets, LocalQueueId lane);
   void Remove(WorkloadId workload);
   // Lower usage goes first; equal usage is like no lanes. 0 until set. O(log lanes).
-  void SetUsage(LocalQueueId lane, double usage) { lane_usage_[lane] = usage; }
+  void SetUsage(LocalQueueId lane, double usage) {
+    lane_usage_[lane] = usage;
+    Changed();
+  }
 
   // Members of classes that were refused and are neither in line nor kept from quota that would be
   // there. `behind`: WorkloadClass::IsParked. O(classes).
@@ -143,6 +150,11 @@ class PendingQueue {
     std::set<ClassId, ByFirst> ready;
   };
   void MakeReady(ClassId id);
+  void Changed() const {
+    if (changed_) {
+      changed_();
+    }
+  }
   Lane& LaneOf(const WorkloadClass& known) { return lanes_.at(known.lane); }
   [[nodiscard]] double UsageOf(LocalQueueId lane) const;
   // Of the workloads that `pick` names in each lane (not valid = none) the first in order.
@@ -150,6 +162,7 @@ class PendingQueue {
   [[nodiscard]] WorkloadId FirstOfLanes(const Pick& pick) const;
 
   const OrderTable* keys_;
+  std::function<void()> changed_;
   std::map<LocalQueueId, Lane> lanes_;  // none is empty
   std::map<LocalQueueId, double> lane_usage_;
   std::map<uint32_t, std::unique_ptr<WorkloadClass>> classes_;
