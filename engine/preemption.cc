@@ -5,8 +5,11 @@
 #include "engine/preemption.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "engine/removals.h"
 
@@ -39,6 +42,36 @@ PreemptReason ReasonOf(Standing standing) {
   }
   return PreemptReason::kInClusterQueue;
 }
+
+// Lower priority first, then who reserved last. Sorted as far as it is looked at: most searches end
+// after a few of thousands.
+class Candidates {
+ public:
+  void Add(Candidate candidate) { items_.push_back(std::move(candidate)); }
+  [[nodiscard]] bool Empty() const { return items_.empty(); }
+  // Null behind the last one; valid until the next call.
+  [[nodiscard]] const Candidate* At(size_t index) {
+    if (index >= items_.size()) {
+      return nullptr;
+    }
+    if (index >= sorted_) {
+      const size_t end = std::min(items_.size(), std::max<size_t>(kFirst, 4 * sorted_));
+      std::partial_sort(items_.begin() + static_cast<ptrdiff_t>(sorted_),
+                        items_.begin() + static_cast<ptrdiff_t>(end), items_.end(), Before);
+      sorted_ = end;
+    }
+    return &items_[index];
+  }
+
+ private:
+  static constexpr size_t kFirst = 32;
+  static bool Before(const Candidate& a, const Candidate& b) {
+    return std::tie(a.holder.priority, b.holder.reserved_at, *a.holder.uid, *a.holder.id) <
+           std::tie(b.holder.priority, a.holder.reserved_at, *b.holder.uid, *b.holder.id);
+  }
+  std::vector<Candidate> items_;
+  size_t sorted_ = 0;
+};
 
 class ClassicalSearch {
  public:
@@ -87,7 +120,10 @@ class ClassicalSearch {
     if (policy.within_cluster_queue != api::PreemptionPolicy::kNever) {
       question_.holders(question_.queue, [&](const Holder& holder) {
         if (Uses(holder) && MayPreempt(question_, policy.within_cluster_queue, holder)) {
-          same_queue_.push_back({holder, NodeId{}, Standing::kSameQueue});
+          same_queue_[Late(holder)].Add({holder, NodeId{}, Standing::kSameQueue});
+          for (const auto& [pair, amount] : *holder.usage) {
+            AddUsage(own_, pair, amount);
+          }
         }
       });
     }
@@ -101,21 +137,15 @@ class ClassicalSearch {
         done = node;
       }
     }
-    Sort(hierarchy_);
-    Sort(by_priority_);
-    Sort(same_queue_);
-    for (const bool evicting : {true, false}) {
-      for (const std::vector<Candidate>* list : {&hierarchy_, &by_priority_, &same_queue_}) {
-        for (const Candidate& candidate : *list) {
-          if (candidate.holder.evicting == evicting) {
-            candidates_.push_back(&candidate);
-          }
-        }
-      }
-    }
   }
 
+  // Whose eviction is under way already goes first.
+  static size_t Late(const Holder& holder) { return holder.evicting ? 0 : 1; }
+
   void CollectBelow(NodeId node, NodeId common, NodeId done, bool advantage) {
+    if (!advantage && !question_.policy.borrow_within_cohort && (MustBorrow() || !MayHaveRoom())) {
+      return;  // kOnlyWithoutBorrowing, all of them
+    }
     for (const NodeId child : tree_.Children(node)) {
       if (child == done || child == question_.queue || WithinQuota(child)) {
         continue;
@@ -127,9 +157,9 @@ class ClassicalSearch {
           return;
         }
         if (advantage) {
-          hierarchy_.push_back({holder, common, Standing::kHierarchy});
+          hierarchy_[Late(holder)].Add({holder, common, Standing::kHierarchy});
         } else {
-          by_priority_.push_back({holder, common, StandingOf(holder)});
+          by_priority_[Late(holder)].Add({holder, common, StandingOf(holder)});
         }
       });
     }
@@ -144,27 +174,24 @@ class ClassicalSearch {
                                                  : Standing::kOnlyWithoutBorrowing;
   }
 
-  // Lower priority first, then who reserved last.
-  static void Sort(std::vector<Candidate>& candidates) {
-    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-      return std::tie(a.holder.priority, b.holder.reserved_at, *a.holder.uid, *a.holder.id) <
-             std::tie(b.holder.priority, a.holder.reserved_at, *b.holder.uid, *b.holder.id);
-    });
-  }
-
   // --- attempts ---
+
+  // It has no quota of its own left, and mayn't preempt others to borrow.
+  [[nodiscard]] bool MustBorrow() const {
+    return !question_.policy.borrow_within_cohort &&
+           std::any_of(
+               question_.contested.begin(), question_.contested.end(), [&](FlavorResourceId pair) {
+                 return tree_.Usage(question_.queue, pair) >= tree_.Nominal(question_.queue, pair);
+               });
+  }
 
   // Whether the preemptor may borrow, in the order in which that is tried.
   [[nodiscard]] std::vector<bool> Attempts() const {
-    const bool forbidden = !question_.policy.borrow_within_cohort;
-    const bool below_nominal = std::all_of(
-        question_.contested.begin(), question_.contested.end(), [&](FlavorResourceId pair) {
-          return tree_.Usage(question_.queue, pair) < tree_.Nominal(question_.queue, pair);
-        });
-    if ((hierarchy_.empty() && by_priority_.empty()) || (forbidden && !below_nominal)) {
+    const bool no_hierarchy = hierarchy_[0].Empty() && hierarchy_[1].Empty();
+    if ((no_hierarchy && by_priority_[0].Empty() && by_priority_[1].Empty()) || MustBorrow()) {
       return {true};
     }
-    if (forbidden && hierarchy_.empty()) {
+    if (!question_.policy.borrow_within_cohort && no_hierarchy) {
       return {false, true};
     }
     return {true, false};
@@ -187,23 +214,47 @@ class ClassicalSearch {
     return true;
   }
 
+  // Without borrowing it needs room in its own quota, which only its own queue can give: false
+  // when that is too little whoever goes.
+  [[nodiscard]] bool MayHaveRoom() const {
+    return std::all_of(question_.usage.begin(), question_.usage.end(), [&](const auto& entry) {
+      const auto& [pair, amount] = entry;
+      const auto own = std::find_if(own_.begin(), own_.end(),
+                                    [&](const auto& sum) { return sum.first == entry.first; });
+      return tree_.Usage(question_.queue, pair) - (own != own_.end() ? own->second : 0) + amount <=
+             tree_.SubtreeQuota(question_.queue, pair);
+    });
+  }
+
   std::vector<Victim> Attempt(bool borrow) {
+    if (!borrow && !MayHaveRoom()) {
+      return {};
+    }
     Removals removals(question_, borrow);
-    for (const Candidate* candidate : candidates_) {
-      if (MayGo(*candidate, borrow) &&
-          removals.Take(candidate->holder, ReasonOf(candidate->standing))) {
-        break;
+    TakeUntilEnough(removals, borrow);
+    return removals.Suffices() ? removals.Minimal() : std::vector<Victim>{};
+  }
+
+  void TakeUntilEnough(Removals& removals, bool borrow) {
+    for (const size_t late : {0, 1}) {
+      for (Candidates* list : {&hierarchy_[late], &by_priority_[late], &same_queue_[late]}) {
+        for (size_t index = 0; const Candidate* candidate = list->At(index); ++index) {
+          if (MayGo(*candidate, borrow) &&
+              removals.Take(candidate->holder, ReasonOf(candidate->standing))) {
+            return;
+          }
+        }
       }
     }
-    return removals.Suffices() ? removals.Minimal() : std::vector<Victim>{};
   }
 
   const VictimQuestion& question_;
   QuotaTree& tree_;
-  std::vector<Candidate> hierarchy_;
-  std::vector<Candidate> by_priority_;
-  std::vector<Candidate> same_queue_;
-  std::vector<const Candidate*> candidates_;
+  // Each: those whose eviction is under way, and the others.
+  std::array<Candidates, 2> hierarchy_;
+  std::array<Candidates, 2> by_priority_;
+  std::array<Candidates, 2> same_queue_;
+  Usage own_;  // all that same_queue_ uses
 };
 
 }  // namespace

@@ -200,11 +200,9 @@ void BM_Preemption(benchmark::State& state) {
   const int64_t each = candidates / kLeaves * 1020;
   for (int64_t i = 0; i < kLeaves; ++i) {
     api::ClusterQueue queue = Queue(Name(i), "c2-" + std::to_string(i % 4), each);
-    queue.preemption.reclaim_within_cohort = api::PreemptionPolicy::kAny;
-    queue.preemption.within_cluster_queue = api::PreemptionPolicy::kLowerPriority;
     scale.AddQueue(queue);
   }
-  // The first queue lends all it has.
+  // It lends all it has, and takes it back.
   api::ClusterQueue lender = Queue("lender", "c2-0", each);
   lender.preemption.reclaim_within_cohort = api::PreemptionPolicy::kAny;
   scale.AddQueue(lender);
