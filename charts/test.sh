@@ -58,7 +58,7 @@ works "lint" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti
 
 everything=(--set 'crds.v1beta1=true,visibility.enabled=true,metrics.secure=true,policies.use.localQueues=true,policies.use.priorityClasses=true,webhook.enabled=true,webhook.jobs=true,flowControl.enabled=true,replicaCount=2'
   --set 'ledger.persistence.enabled=true,ledger.persistence.accessMode=ReadWriteMany'
-  --set 'nativeGang.enabled=true,manageJobsWithoutQueueName=true,config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset}')
+  --set 'nativeGang.enabled=true,manageJobsWithoutQueueName=true,config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset,pod,deployment,statefulset}')
 works "lint with everything on" "$HELM" lint --strict --kube-version 1.36.3 charts/tutti "${everything[@]}"
 stable() {
   charts/render.sh "$@" >"$work/a" && charts/render.sh "$@" >"$work/b" && cmp "$work/a" "$work/b"
@@ -152,6 +152,8 @@ has "all Jobs are held where that is asked for" 0 'name: queued$' --set manageJo
 has "JobSets are left alone by default" 0 'jobsets'
 has "JobSets are held where they are queued" 6 '^      resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset}' --show-only templates/policies-hold.yaml --show-only templates/policies-jobs.yaml
 has "JobSets are held by webhooks on servers without policies" 2 '^    resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset},webhook.enabled=true,webhook.jobs=true' --show-only templates/webhooks.yaml
+has "StatefulSets are left alone where only pods are queued" 0 'statefulset' --set 'config.kueue.integrations.frameworks={batch/job,pod},webhook.enabled=true' --show-only templates/webhooks.yaml
+has "StatefulSets and their pods are held by webhooks where they are queued" 4 '^    resources: \[(statefulsets|pods)\]$' --set 'config.kueue.integrations.frameworks={batch/job,statefulset},webhook.enabled=true' --show-only templates/webhooks.yaml
 
 # The operator can write nothing but what it has to.
 rights() {

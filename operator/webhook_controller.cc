@@ -51,6 +51,7 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
     };
     rules.pods = uses("pod");
     rules.deployments = uses("deployment");
+    rules.statefulsets = uses("statefulset");
     rules.partial_admission = config.gates.Enabled("PartialAdmission");
     rules.elastic_jobs = config.gates.Enabled("ElasticJobsViaWorkloadSlices");
     rules.priority_boost = config.gates.Enabled("PriorityBoost");

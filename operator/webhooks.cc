@@ -26,6 +26,8 @@ constexpr Route kRoutes[] = {
     {"/validate--v1-pod", ValidatePod},
     {"/mutate-apps-v1-deployment", MutateDeployment},
     {"/validate-apps-v1-deployment", ValidateDeployment},
+    {"/mutate-apps-v1-statefulset", MutateStatefulSet},
+    {"/validate-apps-v1-statefulset", ValidateStatefulSet},
     {"/mutate-kueue-x-k8s-io-v1beta2-workload", MutateWorkload},
     {"/mutate-kueue-x-k8s-io-v1beta2-clusterqueue", MutateWithFinalizer},
     {"/mutate-kueue-x-k8s-io-v1beta2-resourceflavor", MutateWithFinalizer},

@@ -18,9 +18,10 @@ namespace tutti::webhooks {
 struct Rules {
   std::string own_user;  // system:serviceaccount:<namespace>:<name>
   bool manage_jobs_without_queue_name = false;
-  bool pods = false;         // framework pod: pods are queued by themselves
-  bool deployments = false;  // framework deployment
-  bool pod_groups = false;   // the server knows spec.schedulingGroup
+  bool pods = false;          // framework pod: pods are queued by themselves
+  bool deployments = false;   // framework deployment
+  bool statefulsets = false;  // framework statefulset
+  bool pod_groups = false;    // the server knows spec.schedulingGroup
   // Gate PartialAdmission; off: minCount is taken out of new Workloads.
   bool partial_admission = false;
   // Gate ElasticJobsViaWorkloadSlices: a pod set may shrink while quota is reserved.
@@ -73,6 +74,8 @@ Verdict ValidateJobSet(const Request& request, const Rules& rules);
 Verdict ValidatePod(const Request& request, const Rules& rules);
 Verdict MutateDeployment(const Request& request, const Rules& rules);
 Verdict ValidateDeployment(const Request& request, const Rules& rules);
+Verdict MutateStatefulSet(const Request& request, const Rules& rules);
+Verdict ValidateStatefulSet(const Request& request, const Rules& rules);
 Verdict MutateWorkload(const Request& request, const Rules& rules);
 Verdict MutateWithFinalizer(const Request& request,
                             const Rules& rules);  // ClusterQueue, ResourceFlavor

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "base/names.h"
@@ -71,6 +72,11 @@ inline std::string QueueOf(const Json& object, const Request& request, const Rul
   }
   return rules.has_default_queue && rules.has_default_queue(request.ns) ? "default" : "";
 }
+
+// Problems of the label that names the queue.
+void CheckQueueName(const Json& object, std::vector<std::string>& problems);
+// Problems of a changed WorkloadPriorityClass; `held`: nothing of the object runs.
+void CheckPriorityClass(const Request& request, bool held, std::vector<std::string>& problems);
 
 // Adds members to string maps of an object ("/metadata/labels"), making the maps where they are
 // missing.

@@ -67,7 +67,7 @@ void HoldPod(const Request& request, const Rules& rules, Json& patch) {
     if (!HasItem(finalizers, "", names::kManagedLabel)) {
       AddToList(finalizers, "/metadata/finalizers", std::string(names::kManagedLabel), patch);
     }
-  } else if (!rules.pods && !rules.deployments) {
+  } else if (!rules.pods && !rules.deployments && !rules.statefulsets) {
     return;  // nobody would let it go again
   }
   const Json& gates = pod["spec"]["schedulingGates"];
@@ -98,6 +98,8 @@ std::string GroupField(const Json& pod) {
                names::kPodGroupName);
 }
 
+}  // namespace
+
 void CheckQueueName(const Json& object, std::vector<std::string>& problems) {
   if (Has(object, "labels", names::kQueueNameLabel)) {
     const std::string problem = syntax::CheckSubdomain(Label(object, names::kQueueNameLabel));
@@ -118,6 +120,8 @@ void CheckPriorityClass(const Request& request, bool held, std::vector<std::stri
     problems.push_back(field + "cannot be added to what runs already");
   }
 }
+
+namespace {
 
 void CheckGroup(const Request& request, std::vector<std::string>& problems) {
   const Json& pod = *request.object;
@@ -186,7 +190,7 @@ Verdict MutatePod(const Request& request, const Rules& rules) {
 
 Verdict ValidatePod(const Request& request, const Rules& rules) {
   Verdict verdict;
-  if (!rules.pods && !rules.deployments) {
+  if (!rules.pods && !rules.deployments && !rules.statefulsets) {
     return verdict;
   }
   const Json& pod = *request.object;

@@ -258,8 +258,10 @@ class Core {
   // inputs.cc
   void ForgetJob(const std::string& uid);
   void JobChanged(const std::shared_ptr<const QueuedJob>& job, bool deleted);
-  // The job that is made of pods with this UID, as they are now.
+  // The job that is made of pods with this UID, or acts on them, as they are now.
   void ComposeJob(const PodMember& member);
+  [[nodiscard]] std::vector<std::shared_ptr<const WatchedPod>> QueuedPodsOf(
+      const std::string& job_uid) const;
   void LinkPod(const WatchedPod& pod);
   void RelinkPodsOf(const std::string& job_uid);
   void LinkSlice(const api::Workload& workload, bool deleted);
@@ -333,6 +335,8 @@ class Core {
   // A reservation from which nothing was started ends without an eviction.
   void Withdraw(Unit& unit, const api::Workload& workload, std::string_view reason,
                 const std::string& message);
+  // Of a job that wants no pods now: quota is given back when none runs any more.
+  void PutOnHold(Unit& unit, const QueuedJob& job, const api::Workload& workload);
   // Suspends, waits, restores. True when the job is stopped and as submitted.
   bool StopJob(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                std::vector<api::WriteRequest> with_restore);

@@ -308,6 +308,27 @@ bool Core::KnowsPreemptor(Unit& unit) {
   return false;
 }
 
+void Core::PutOnHold(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
+  SetWaiting(unit, &workload, false);
+  if (RunChores(unit, job, &workload)) {
+    return;
+  }
+  if (job.Active(now_) || !job.Suspended()) {
+    HoldQuota(unit, &job, workload);
+    if (const std::optional<Time> at = job.StoppedAt()) {
+      WakeAt(unit, *at);
+    }
+    return;  // the end of its pods comes back here
+  }
+  const api::Condition* reserved = api::FindCondition(workload.status.conditions, "QuotaReserved");
+  const bool told = reserved != nullptr && reserved->reason == reason::kOnHold;
+  if (!told && workload.active && options_.core) {
+    Withdraw(unit, workload, reason::kOnHold, std::string(job.OnHold()));
+  } else {
+    LeaveEngine(unit);
+  }
+}
+
 bool Core::StopJob(Unit& unit, const QueuedJob& job, const api::Workload& workload,
                    std::vector<api::WriteRequest> with_restore) {
   unit.releasing.reset();

@@ -86,6 +86,9 @@ void Core::OnJob(std::shared_ptr<const QueuedJob> job, bool deleted) {
       Dirty(old->second);
     }
   }
+  if (!deleted && job->kind.ActsOnPods()) {
+    job = job->WithPods(QueuedPodsOf(job->meta.uid));
+  }
   JobChanged(job, deleted);
 }
 
@@ -237,19 +240,30 @@ void Core::OnPod(std::shared_ptr<const WatchedPod> pod, bool deleted) {
   }
 }
 
-void Core::ComposeJob(const PodMember& member) {
-  if (!member.kind->MadeOfPods()) {
-    return;
-  }
+std::vector<std::shared_ptr<const WatchedPod>> Core::QueuedPodsOf(
+    const std::string& job_uid) const {
   std::vector<std::shared_ptr<const WatchedPod>> pods;
-  if (const auto index = world_.pods_by_job.find(member.job_uid);
-      index != world_.pods_by_job.end()) {
+  if (const auto index = world_.pods_by_job.find(job_uid); index != world_.pods_by_job.end()) {
     for (const api::ObjectKey& key : index->second) {
       if (auto pod = world_.pods.Find(key)) {
         pods.push_back(std::move(pod));
       }
     }
   }
+  return pods;
+}
+
+void Core::ComposeJob(const PodMember& member) {
+  if (member.kind->ActsOnPods()) {
+    if (const auto job = world_.JobOf(member.job_uid)) {
+      JobChanged(job->WithPods(QueuedPodsOf(member.job_uid)), /*deleted=*/false);
+    }
+    return;
+  }
+  if (!member.kind->MadeOfPods()) {
+    return;
+  }
+  const std::vector<std::shared_ptr<const WatchedPod>> pods = QueuedPodsOf(member.job_uid);
   if (!pods.empty()) {
     JobChanged(member.kind->Compose(member.job_uid, pods), /*deleted=*/false);
   } else if (const auto last = world_.JobOf(member.job_uid)) {

@@ -78,6 +78,12 @@ class QueuedJob {
   // UID is the one that JobKind::MemberOf says.
   const api::ObjectMeta& meta;
 
+  // The same with its pods as they are now. REQUIRES: kind.ActsOnPods().
+  [[nodiscard]] virtual std::shared_ptr<const QueuedJob> WithPods(
+      std::vector<std::shared_ptr<const WatchedPod>> /*pods*/) const {
+    return nullptr;
+  }
+
   // --- what it is and does ---
 
   // False: the object itself says that somebody else runs it, whatever its labels are.
@@ -95,6 +101,9 @@ class QueuedJob {
   // By its own status: pods run. Those on their way out don't count.
   [[nodiscard]] virtual bool Active(Time now) const = 0;
   [[nodiscard]] virtual bool Finished(bool* success, std::string* message) const = 0;
+  // Why none of its pods is wanted now, by its own object; "" = they are. It then holds no quota
+  // and stands in no queue.
+  [[nodiscard]] virtual std::string_view OnHold() const { return ""; }
   // When its controller last started it, as far as the object says.
   [[nodiscard]] virtual std::optional<Time> StartedAt() const { return std::nullopt; }
   // Pods of it have failed: replacements may be under way.
@@ -209,6 +218,8 @@ class JobKind {
   [[nodiscard]] virtual std::optional<PodMember> MemberOf(const WatchedPod& pod) const = 0;
   // UID of the job of this kind that owns an object (a Workload, a PodGroup); "" = none.
   [[nodiscard]] virtual std::string OwnerOf(const api::ObjectMeta& object) const;
+  // Its jobs have an object, and are started and stopped by their pods (QueuedJob::WithPods).
+  [[nodiscard]] virtual bool ActsOnPods() const { return false; }
   // Its jobs have no object: they are made of pods, by Compose.
   [[nodiscard]] virtual bool MadeOfPods() const { return false; }
   // The job that these pods are: all with this UID by MemberOf, not empty.

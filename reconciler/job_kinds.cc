@@ -6,11 +6,13 @@
 #include "reconciler/batch_job.h"
 #include "reconciler/jobset_kind.h"
 #include "reconciler/pod_kind.h"
+#include "reconciler/statefulset_kind.h"
 
 namespace tutti::reconciler {
 
 const std::vector<const JobKind*>& AllJobKinds() {
-  static const std::vector<const JobKind*> kKinds = {&PodKind(), &JobSetKind(), &BatchJobKind()};
+  static const std::vector<const JobKind*> kKinds = {&StatefulSetKind(), &PodKind(), &JobSetKind(),
+                                                     &BatchJobKind()};
   return kKinds;
 }
 

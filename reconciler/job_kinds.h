@@ -12,7 +12,7 @@
 namespace tutti::reconciler {
 
 // In the order in which they are asked whose a pod is: a kind whose jobs are made of jobs of
-// another kind comes before that.
+// another kind, or of pods that look like another's, comes before that.
 [[nodiscard]] const std::vector<const JobKind*>& AllJobKinds();
 // Frameworks that are built; some work through the pods of others' making and are no kind by
 // themselves (deployment).

@@ -123,7 +123,7 @@ class PodKindImpl final : public JobKind {
     const std::string group = GroupNameOf(pod.meta);
     if (group.empty()) {
       // A pod of a StatefulSet is queued when it has been put into its group.
-      if (pod.meta.Annotation(names::kSuspendingParent) == "statefulset") {
+      if (pod.meta.Annotation(names::kSuspendingParent) == kStatefulSetParent) {
         return std::nullopt;
       }
       return PodMember{pod.meta.uid, std::string(kMainPodSet), this};

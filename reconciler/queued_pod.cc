@@ -33,12 +33,8 @@ Json ContainersOf(const Json& containers) {
   return out;
 }
 
-}  // namespace
-
-std::string RoleOf(const api::ObjectMeta& meta, const Json& spec) {
-  if (const std::string_view annotation = meta.Annotation(names::kRoleHash); !annotation.empty()) {
-    return std::string(annotation);
-  }
+// What matters of a pod to admission.
+Json ShapeOf(const Json& spec) {
   Json shape = Json::Obj();
   shape.Set("affinity", OrNull(spec["affinity"]));
   shape.Set("containers", ContainersOf(spec["containers"]));
@@ -53,8 +49,21 @@ std::string RoleOf(const api::ObjectMeta& meta, const Json& spec) {
   shape.Set("runtimeClassName", spec["runtimeClassName"]);
   shape.Set("tolerations", OrNull(spec["tolerations"]));
   shape.Set("topologySpreadConstraints", OrNull(spec["topologySpreadConstraints"]));
+  return shape;
+}
+
+}  // namespace
+
+std::string RoleOf(const api::ObjectMeta& meta, const Json& spec) {
+  if (const std::string_view annotation = meta.Annotation(names::kRoleHash); !annotation.empty()) {
+    return std::string(annotation);
+  }
   constexpr size_t kDigits = 8;
-  return ShortSha256(Json::Obj({{"spec", std::move(shape)}}).Dump(), kDigits);
+  return ShortSha256(Json::Obj({{"spec", ShapeOf(spec)}}).Dump(), kDigits);
+}
+
+bool SameRole(const Json& spec, const Json& other) {
+  return ShapeOf(spec) == ShapeOf(other);
 }
 
 std::string GroupNameOf(const api::ObjectMeta& pod) {
@@ -70,7 +79,9 @@ Result<WatchedPod> WatchedPodFromJson(const Json& json) {
   const bool held = gated || out.meta.HasFinalizer(names::kManagedLabel) ||
                     !out.meta.Annotation(names::kRoleHash).empty() ||
                     !out.meta.Annotation(names::kSuspendingParent).empty();
-  if (out.meta.Label(names::kManagedLabel) != "true" || !held) {
+  const bool managed = out.meta.Label(names::kManagedLabel) == "true" ||
+                       out.meta.Annotation(names::kSuspendingParent) == kStatefulSetParent;
+  if (!managed || !held) {
     return out;
   }
   auto queued = std::make_shared<QueuedPod>();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pod as the watch shows it, with what is needed of one that is queued by itself or as member of
-// a pod group: label kueue.x-k8s.io/managed, and a sign that it was held at its creation.
+// A pod as the watch shows it, with what is needed of one that is queued by itself, as member of a
+// pod group or as a StatefulSet's: label kueue.x-k8s.io/managed (a StatefulSet's gets it at its
+// start), and a sign that it was held at its creation.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "api/core.h"
 #include "base/json.h"
@@ -13,6 +15,10 @@
 #include "base/time.h"
 
 namespace tutti::reconciler {
+
+// What the annotation kueue.x-k8s.io/pod-suspending-parent says on the pods of a queued
+// StatefulSet; also the name of the framework.
+inline constexpr std::string_view kStatefulSetParent = "statefulset";
 
 struct QueuedPod {
   std::string spec_json;      // compact, as it is
@@ -38,6 +44,10 @@ Result<WatchedPod> WatchedPodFromJson(const Json& json);
 // to admission, by Kueue's rule. It is the name of the role's pod set. `spec` is as the API server
 // sends it: the order of its members counts.
 [[nodiscard]] std::string RoleOf(const api::ObjectMeta& meta, const Json& spec);
+
+// Whether pods of these specs have the same role by that rule, whatever wrote the two and in which
+// order.
+[[nodiscard]] bool SameRole(const Json& spec, const Json& other);
 
 // Name of the pod group: annotation, else label; "" = none.
 [[nodiscard]] std::string GroupNameOf(const api::ObjectMeta& pod);

@@ -45,7 +45,8 @@ void Core::ReconcileReserved(Unit& unit, const QueuedJob& job, const api::Worklo
     return;
   }
   if (job.Held()) {
-    if (!unit.placed) {
+    // What is not watched to its nodes is not stopped for the place of one more pod, either.
+    if (!unit.placed && (job.WatchesLanding() || job.Suspended())) {
       TakeBack(unit, job, workload, "The place that was reserved for the workload is gone");
       return;
     }

@@ -48,6 +48,7 @@ inline constexpr std::string_view kMisconfigured = "Misconfigured";
 inline constexpr std::string_view kSuspended = "Suspended";
 inline constexpr std::string_view kPendingEvaluation = "PendingEvaluation";
 inline constexpr std::string_view kPreemptionGated = "PreemptionGated";
+inline constexpr std::string_view kOnHold = "OnHold";
 inline constexpr std::string_view kSliceReplaced = "WorkloadSliceReplaced";
 }  // namespace reason
 

@@ -188,6 +188,10 @@ void Core::ReconcileUnit(Unit& unit) {
       HoldChild(unit, *job);
       return;
     }
+    if (!job->OnHold().empty()) {
+      LeaveEngine(unit);
+      return;
+    }
     if (!RunChores(unit, *job, nullptr)) {
       CreateWorkload(unit, *job);
     }
@@ -227,6 +231,11 @@ void Core::ReconcileUnit(Unit& unit) {
     }
     return;
   }
+  const bool leaves = workload->Evicted() && workload->status.admission.has_value();
+  if (!job->OnHold().empty() && !leaves) {
+    PutOnHold(unit, *job, *workload);
+    return;
+  }
   if (prebuilt && !job->Matches(*workload)) {
     api::Workload next = *workload;
     SetCondition(next.status.conditions,
@@ -258,7 +267,7 @@ void Core::ReconcileUnit(Unit& unit) {
   if (EndReplaced(unit, *workload)) {
     return;
   }
-  if (workload->Evicted() && workload->status.admission.has_value()) {
+  if (leaves) {
     ReconcileEvicted(unit, *job, *workload);
     return;
   }

@@ -23,10 +23,11 @@ import (
 
 // outcome of one example.
 type outcome struct {
-	run  map[string]int    // namespace/prefix of a Job's name: how many of them run
-	pods map[string]int32  // namespace/Job: with how many pods, where that is less than it asks for
-	on   map[string]string // namespace/Job: the value of example.com/pool that its pods ask for
-	wait map[string]string // namespace/Job: part of what its Workload says
+	run   map[string]int    // namespace/prefix of a Job's name: how many of them run
+	pods  map[string]int32  // namespace/Job: with how many pods, where that is less than it asks for
+	on    map[string]string // namespace/Job: the value of example.com/pool that its pods ask for
+	wait  map[string]string // namespace/Job or StatefulSet: part of what its Workload says
+	serve map[string]int32  // namespace/StatefulSet: how many of its pods are ready
 }
 
 var exampleOutcomes = map[string]outcome{
@@ -41,10 +42,17 @@ var exampleOutcomes = map[string]outcome{
 	"stopped-queue.yaml":     {wait: map[string]string{"paused/waits": "is inactive"}},
 	"default-queue.yaml":     {run: map[string]int{"defaulted/plain": 1}},
 	"provisioning.yaml":      {wait: map[string]string{"elastic/asks": "Quota reserved"}},
+	"statefulset.yaml": {serve: map[string]int32{"serving/search": 3, "serving/canary": 0},
+		wait: map[string]string{"serving/canary": "insufficient unused quota for cpu"}},
 }
 
 func TestExamples(t *testing.T) {
-	c := installTeam(t, false, cluster.NodeSpec{Count: 2}, "")
+	integrations := map[string]any{"frameworks": []string{"batch/job", "statefulset"}}
+	c := cluster.ForTest(t, cluster.Options{})
+	installOn(t, c, map[string]any{
+		"webhook": map[string]any{"enabled": true},
+		"config":  map[string]any{"kueue": map[string]any{"integrations": integrations}},
+	}, cluster.NodeSpec{Count: 2}, "")
 	for _, pool := range []string{"reserved", "spot"} {
 		if _, err := c.AddNodes(t.Context(), cluster.NodeSpec{Count: 1, Prefix: pool, Labels: map[string]string{"example.com/pool": pool}}); err != nil {
 			t.Fatal(err)
@@ -58,7 +66,8 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.StartTutti(t.Context(), cluster.TuttiOptions{Config: map[string]any{
-		"fairSharing": map[string]any{"preemptionStrategies": []string{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
+		"integrations": integrations,
+		"fairSharing":  map[string]any{"preemptionStrategies": []string{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +116,7 @@ func applyExample(t *testing.T, c *cluster.Cluster, file string) {
 		if err := c.Apply(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
-		if object.GetKind() != "Job" {
+		if object.GetKind() != "Job" && object.GetKind() != "StatefulSet" {
 			continue
 		}
 		eventually(t, 20*time.Second, object.GetName()+" to be decided on", func(ctx context.Context) (bool, error) {
@@ -149,6 +158,16 @@ func (o outcome) check(ctx context.Context, c *cluster.Cluster) (bool, error) {
 		}
 		if running != want {
 			return false, fmt.Errorf("%s: %d run, not %d", prefix, running, want)
+		}
+	}
+	for key, want := range o.serve {
+		namespace, name, _ := strings.Cut(key, "/")
+		set, err := c.Kube.AppsV1().StatefulSets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if set.Status.ReadyReplicas != want {
+			return false, fmt.Errorf("%s: %d pods are ready, not %d", key, set.Status.ReadyReplicas, want)
 		}
 	}
 	for key, want := range o.wait {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // PodGroups: jobs that are made of pods, on a real control plane: a pod by itself, a pod group, the pods of a
-// Deployment. They are held by scheduling gates until quota and a place for all of them exist, start together, and
+// Deployment or a StatefulSet. They are held by scheduling gates until quota and a place for all of them exist, start together, and
 // are deleted when they lose their quota.
 
 package suite
@@ -69,7 +69,7 @@ type podGroups struct {
 
 func TestPodGroups(t *testing.T) {
 	ctx := t.Context()
-	frameworks := []any{"batch/job", "pod", "deployment"}
+	frameworks := []any{"batch/job", "pod", "deployment", "statefulset"}
 	integrations := map[string]any{"integrations": map[string]any{"frameworks": frameworks}}
 	c := cluster.ForTest(t, cluster.Options{})
 	if err := c.InstallTutti(ctx, map[string]any{
@@ -102,6 +102,8 @@ func TestPodGroups(t *testing.T) {
 		{"a group that waits can be deleted", (*podGroups).waits},
 		{"a group that has to give way is deleted and told why", (*podGroups).givesWay},
 		{"a Deployment is scaled", (*podGroups).deployment},
+		{"a StatefulSet starts whole, is scaled to zero and back, and updated", (*podGroups).statefulSet},
+		{"a StatefulSet is drained and held again", (*podGroups).statefulSetDrained},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(h, t) })
 		h.clear(t)
@@ -188,7 +190,7 @@ func (h *podGroups) waitRunning(t *testing.T, selector string, want int) {
 	})
 }
 
-// workload of a pod, or of the group of that name; nil while there is none.
+// workload of a pod, a StatefulSet, or of the group of that name; nil while there is none.
 func (h *podGroups) workload(ctx context.Context, owner string) (*unstructured.Unstructured, error) {
 	list, err := h.Dynamic.Resource(workloads).Namespace("team").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -199,7 +201,7 @@ func (h *podGroups) workload(ctx context.Context, owner string) (*unstructured.U
 			return &list.Items[i], nil
 		}
 		for _, ref := range list.Items[i].GetOwnerReferences() {
-			if ref.Kind == "Pod" && ref.Name == owner {
+			if (ref.Kind == "Pod" || ref.Kind == "StatefulSet") && ref.Name == owner {
 				return &list.Items[i], nil
 			}
 		}
@@ -255,6 +257,7 @@ func (h *podGroups) clear(t *testing.T) {
 	ctx := t.Context()
 	for _, err := range []error{
 		h.Kube.AppsV1().Deployments("team").DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{}),
+		h.Kube.AppsV1().StatefulSets("team").DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{}),
 		h.Kube.CoreV1().Pods("team").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
 	} {
 		if err != nil {

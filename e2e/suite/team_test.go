@@ -141,7 +141,7 @@ func workloadOf(ctx context.Context, c *cluster.Cluster, namespace, jobName stri
 	}
 	for i := range list.Items {
 		for _, owner := range list.Items[i].GetOwnerReferences() {
-			if owner.Kind == "Job" && owner.Name == jobName {
+			if (owner.Kind == "Job" || owner.Kind == "StatefulSet") && owner.Name == jobName {
 				return &list.Items[i], nil
 			}
 		}

@@ -162,15 +162,20 @@ spec:
 {{- end -}}
 {{- end }}
 
-{{- /* "on" where pods are queued, by themselves or for a Deployment: the webhooks hold them. */ -}}
+{{- /* "on" where pods are queued, by themselves, for a Deployment or a StatefulSet: the webhooks hold them. */ -}}
 {{- define "tutti.pods" -}}
 {{- $frameworks := dig "integrations" "frameworks" (list) .Values.config.kueue -}}
-{{- if or (has "pod" $frameworks) (has "deployment" $frameworks) -}}
+{{- if or (has "pod" $frameworks) (has "deployment" $frameworks) (include "tutti.statefulsets" .) -}}
 {{- if not .Values.webhook.enabled -}}
-{{- fail "config.kueue.integrations.frameworks: pod and deployment are held by webhooks: set webhook.enabled=true" -}}
+{{- fail "config.kueue.integrations.frameworks: pod, deployment and statefulset are held by webhooks: set webhook.enabled=true" -}}
 {{- end -}}
 on
 {{- end -}}
+{{- end }}
+
+{{- /* "yes" where StatefulSets are queued. */ -}}
+{{- define "tutti.statefulsets" -}}
+{{- if has "statefulset" (dig "integrations" "frameworks" (list) .Values.config.kueue) }}yes{{ end }}
 {{- end }}
 
 {{- /* A webhook for pods or for what makes them; only what asks for a queue gets there. */ -}}
