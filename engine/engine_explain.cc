@@ -87,7 +87,7 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
   const WorkloadClass& cls = queue.pending->Class(queue.pending->ClassOf(id));
   if (!cls.tried) {
     return plain(PendingReason::kPendingEvaluation,
-                 "waits for the next look at ClusterQueue " + queue.name);
+                 "Workload is pending evaluation in the scheduling queue");
   }
   if (rules_.tell_bypassed && workload.joined_at == cls.tries) {
     return plain(cls.refusal.reason,

@@ -16,9 +16,10 @@
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "operator/metrics_text.h"
 
 namespace tutti {
 namespace {
@@ -393,7 +394,7 @@ std::string Metrics::Render() {
   Set(Metric::kProcessMaxFds, process.max_fds);
   Set(Metric::kProcessStartTime, process.start_time);
   const std::scoped_lock lock(impl_->mutex);
-  return prometheus::TextSerializer().Serialize(impl_->registry.Collect());
+  return MetricsText(impl_->registry.Collect());
 }
 
 }  // namespace tutti

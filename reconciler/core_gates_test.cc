@@ -133,6 +133,18 @@ TEST_F(CoreGatesTest, AWorkloadOfItsOwnThatIsDeactivatedHoldsNothing) {
   EXPECT_FALSE(cluster().server().Get(ResourceOf(Kind::kClusterQueue), {"", "cq"}));
 }
 
+TEST_F(CoreGatesTest, BeforeAnyDecisionItIsPendingEvaluation) {
+  Options options = TestOptions();
+  options.detailed_reasons = true;
+  options.explicit_status = true;
+  options.scheduler = false;
+  Start(std::move(options));
+  Make("new", 1);
+  EXPECT_EQ(Is("new", "QuotaReserved"), "False/PendingEvaluation");
+  EXPECT_EQ(Message("new", "QuotaReserved"),
+            "Workload is pending evaluation in the scheduling queue");
+}
+
 // Who runs it says when its pods are gone.
 TEST_F(CoreGatesTest, ADeactivatedWorkloadOfAForeignControllerKeepsItsQuota) {
   Start(TestOptions());
