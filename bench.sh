@@ -46,7 +46,12 @@ source tools/setup.sh
 export CGO_ENABLED=0 GOTOOLCHAIN=local
 out=$PWD/build/bench
 data=$PWD/bench/results/scheduler.jsonl
+engine=$PWD/bench/results/engine.jsonl
 mkdir -p "$out/bin" "$(dirname "$data")"
+
+commit=$(git rev-parse --short HEAD)
+[[ -z $(git status --porcelain -- . ':!bench/results' ':!docs/performance.md') ]] || commit+=-dirty
+machine="$(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), Linux $(uname -r)"
 
 build_tutti() {
   cmake -S . -B build/release -G Ninja -DCMAKE_BUILD_TYPE=Release >"$out/build.log"
@@ -57,13 +62,13 @@ build_tutti() {
 }
 
 report_page() {
-  (cd bench && go run ./report page --data "$data") >"$out/performance.md"
+  (cd bench && go run ./report page --data "$data" --engine "$engine" --notes results/notes.md) >"$out/performance.md"
   mv "$out/performance.md" docs/performance.md
   echo "wrote docs/performance.md"
 }
 
 scheduler() {
-  local tools module dir side n commit machine crds=$PWD/crds
+  local tools module dir side n crds=$PWD/crds
   [[ ${TUTTI_BIN:-} ]] || build_tutti tutti
   tools=$(e2e/tools/build.sh controlplane)
   echo "Compiling Kueue's runner and ours (some minutes the first time) …"
@@ -83,9 +88,6 @@ scheduler() {
   for tool in etcd kube-apiserver kubectl; do
     ln -sfn "$tools/$tool" "$out/assets/$tool"
   done
-  commit=$(git rev-parse --short HEAD)
-  [[ -z $(git status --porcelain -- . ':!bench/results' ':!docs/performance.md') ]] || commit+=-dirty
-  machine="$(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), Linux $(uname -r)"
   for ((n = 1; n <= runs; n++)); do
     for side in ${sides//,/ }; do
       dir=$out/$config-$side-$n
@@ -118,8 +120,10 @@ scheduler() {
 case $what in
   scheduler) scheduler ;;
   engine)
-    build_tutti engine_bench
-    build/release/engine/engine_bench --benchmark_out="$out/engine.json" --benchmark_out_format=json
+    build_tutti scale_bench
+    build/release/engine/scale_bench --benchmark_out="$out/engine.json" --benchmark_out_format=json
+    (cd bench && go run ./report add-engine --file "$out/engine.json" --commit "$commit" --machine "$machine" --engine "$engine")
+    report_page
     ;;
   report) report_page ;;
 esac

@@ -18,8 +18,9 @@ var sides = []struct{ name, title string }{
 
 var writeVerbs = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
-// page is docs/performance.md, from all records of a machine and the newest commit of each side.
-func page(records []record) string {
+// page is docs/performance.md: of each side the runs of its newest commit, the newest of the engine, and
+// what was written by hand about them.
+func page(records []record, engine []engineRun, notes string) string {
 	var out strings.Builder
 	out.WriteString(`# Performance
 
@@ -39,6 +40,10 @@ about either on a real control plane. What counts is the comparison in the same 
 		if len(of) > 0 {
 			scheduler(&out, config, of)
 		}
+	}
+	enginePart(&out, engine)
+	if notes != "" {
+		out.WriteString("\n" + notes)
 	}
 	return out.String()
 }
@@ -66,14 +71,17 @@ func scheduler(out *strings.Builder, config string, records []record) {
 		}
 	}
 	compare := slices.Contains(present, "kueue") && slices.Contains(present, "tutti")
+	bare := slices.Contains(present, "floor") && slices.Contains(present, "tutti")
+	line := "\n|---|" + strings.Repeat("---|", len(present))
 	if compare {
 		out.WriteString(" Tutti : Kueue |")
+		line += "---|"
 	}
-	out.WriteString("\n|---|" + strings.Repeat("---|", len(present)))
-	if compare {
-		out.WriteString("---|")
+	if bare {
+		out.WriteString(" Tutti : floor |")
+		line += "---|"
 	}
-	out.WriteString("\n")
+	out.WriteString(line + "\n")
 	row := func(name string, digits int, value func(record) float64) {
 		fmt.Fprintf(out, "| %s |", name)
 		middle := map[string]float64{}
@@ -84,6 +92,9 @@ func scheduler(out *strings.Builder, config string, records []record) {
 		}
 		if compare {
 			out.WriteString(" " + ratio(middle["tutti"], middle["kueue"]) + " |")
+		}
+		if bare {
+			out.WriteString(" " + ratio(middle["tutti"], middle["floor"]) + " |")
 		}
 		out.WriteString("\n")
 	}

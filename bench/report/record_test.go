@@ -38,7 +38,7 @@ func TestARunIsReadAndShown(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r.Config, r.Commit = "baseline", "abc"
-	text := page([]record{r})
+	text := page([]record{r}, nil, "")
 	for _, want := range []string{"| Wall, s | 12 |", "| Admitted after, `large`, mean s | 1.5 |", "| API server CPU per 1,000 workloads, s | 1500.0 |", "| POST events | 4 |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -70,5 +70,36 @@ func TestOnlyTheNewestCommitCounts(t *testing.T) {
 	records := []record{{Commit: "a"}, {Commit: "b", WallSeconds: 1}, {Commit: "b", WallSeconds: 3}}
 	if text, middle := spread(newest(records), 0, func(r record) float64 { return r.WallSeconds }); middle != 2 || text != "2 (1 to 3)" {
 		t.Errorf("%s, %v", text, middle)
+	}
+}
+
+func TestARunOfTheEngineIsReadAndShown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "engine.json")
+	text := `{"benchmarks": [
+		{"name": "BM_End/queues:10/pending:1000", "cpu_time": 14.5, "time_unit": "us"},
+		{"name": "BM_MemoryPerPending/pending:100000/iterations:1", "cpu_time": 800, "time_unit": "ms", "bytes_per_workload": 1205.4}]}`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run, err := readEngine(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	enginePart(&out, []engineRun{{}, run})
+	for _, want := range []string{"| queues 10, pending 1000 | 14.5 µs |  |", "| pending 100000 | 800.00 ms | 1205 bytes each |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestAnEngineBenchmarkThatFailedIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "engine.json")
+	if err := os.WriteFile(file, []byte(`{"benchmarks": [{"name": "BM_X", "time_unit": "us", "error_message": "nobody"}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readEngine(file); err == nil || !strings.Contains(err.Error(), "nobody") {
+		t.Error(err)
 	}
 }
