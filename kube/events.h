@@ -40,7 +40,7 @@ struct EventOptions {
   Duration flush_interval = std::chrono::seconds(10);  // counts are written at most this often
   size_t max_tracked = 4096;                           // objects and events remembered
   size_t max_waiting = 10'000;                         // to be written; then the oldest is dropped
-  PaceOptions pace;
+  PaceOptions pace = {.busy_rate = 3};
 };
 
 class EventRecorder {

@@ -89,7 +89,7 @@ void Core::DirtyQueue(const std::string& cluster_queue) {
   if (cluster_queue.empty()) {
     return;
   }
-  dirty_queues_.insert("ClusterQueue/" + cluster_queue);
+  DirtyStatus("ClusterQueue/" + cluster_queue);
   if (options_.fair_sharing) {
     DirtyCohortsAbove(cluster_queue);
   }
@@ -99,7 +99,7 @@ void Core::DirtyQueue(const std::string& cluster_queue) {
 void Core::DirtyCohortsAbove(const std::string& cluster_queue) {
   for (const std::string& name : CohortsAbove(cluster_queue)) {
     if (world_.cohorts.Find({"", name}) != nullptr) {  // else there is nothing to write to
-      dirty_queues_.insert("Cohort/" + name);
+      DirtyStatus("Cohort/" + name);
     }
   }
 }
@@ -117,7 +117,7 @@ std::vector<std::string> Core::CohortsAbove(const std::string& cluster_queue) co
 }
 
 void Core::DirtyLocal(const api::ObjectKey& local_queue) {
-  dirty_queues_.insert("LocalQueue/" + local_queue.ToString());
+  DirtyStatus("LocalQueue/" + local_queue.ToString());
   if (const auto queue = world_.local_queues.Find(local_queue)) {
     DirtyQueue(queue->cluster_queue);
   }
@@ -300,7 +300,10 @@ void Core::OnOutcome(uint64_t token, const std::vector<Json>& objects,
     state.in_flight = false;
     state.failures = error.has_value() ? state.failures + 1 : 0;
     if (error.has_value() && error->code != ErrorCode::kNotFound) {
-      dirty_queues_.insert(queue->second);
+      DirtyStatus(queue->second);
+    }
+    if (dirty_queues_.contains(queue->second)) {
+      status_due_ = std::min(status_due_, StatusDue(queue->second));
     }
     queue_of_token_.erase(queue);
     return;
@@ -602,13 +605,8 @@ std::optional<Time> Core::NextWake() const {
   if (options_.scheduler && engine_->NeedsPass() && !blocked_) {
     consider(PassDue());
   }
-  for (const std::string& key : dirty_queues_) {
-    const auto state = queue_states_.find(key);
-    if (state == queue_states_.end()) {
-      consider(now_);
-    } else if (!state->second.in_flight) {
-      consider(NextQueueWrite(state->second));
-    }
+  if (status_due_ != Time::max()) {
+    consider(std::max(status_due_, now_));
   }
   return next;
 }

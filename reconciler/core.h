@@ -449,6 +449,9 @@ class Core {
   // Tells the engine what the queue's checks keep it from.
   void JudgeChecks(const api::ClusterQueue& queue);
   void EmitQueueWrite(const std::string& order_key, api::WriteRequest write);
+  // Its status, or a finalizer, is to be looked at when it is due.
+  void DirtyStatus(const std::string& order_key);
+  [[nodiscard]] Time StatusDue(const std::string& order_key) const;
   // May the counts of a queue be written now? Else it is looked at again later.
   bool MayTellStatus(const std::string& order_key);
   // When the next write of a queue may go out: coalesced, and later after failures.
@@ -457,8 +460,8 @@ class Core {
                       bool wanted);
 
   Options options_;
-  Pace reasons_;   // of waiting, that are written
-  Pace statuses_;  // of queues
+  Pace reasons_{PaceOptions{.busy_rate = 3}};   // of waiting, that are written
+  Pace statuses_{PaceOptions{.busy_rate = 5}};  // of queues
   // Units whose reason for waiting is due and has to wait itself, the oldest reason first.
   std::set<std::pair<Time, api::ObjectKey>> tell_line_;
   World world_;
@@ -481,8 +484,9 @@ class Core {
   std::map<uint64_t, api::ObjectKey> unit_of_token_;
   std::map<uint64_t, std::string> queue_of_token_;
   std::map<uint64_t, std::pair<api::ObjectKey, std::string>> read_of_token_;  // unit, path
-  std::set<std::string>
-      dirty_queues_;  // order keys: "ClusterQueue/x", "LocalQueue/ns/x", "ResourceFlavor/x"
+  std::set<std::string> dirty_queues_;  // order keys (DirtyStatus): "ClusterQueue/x",
+                                        // "LocalQueue/ns/x", "ResourceFlavor/x"
+  Time status_due_ = Time::max();       // of the first of dirty_queues_
   std::map<std::string, QueueState> queue_states_;
   // Checks by UID: had the condition Active when they were first seen, and ours not since.
   std::map<std::string, bool> claimed_checks_;

@@ -355,7 +355,7 @@ void Core::OnAdmissionCheck(std::shared_ptr<const api::AdmissionCheck> check, bo
   const auto change =
       deleted ? world_.admission_checks.Remove(*check) : world_.admission_checks.Upsert(check);
   if (change.applied) {
-    dirty_queues_.insert("AdmissionCheck/" + check->meta.name);
+    DirtyStatus("AdmissionCheck/" + check->meta.name);
     if (deleted || change.before == nullptr || change.before->parameters != check->parameters) {
       provisioned_flavors_stale_ = capacity_modes_stale_ = true;
       DirtyAll();  // requests are made as the parameters say
@@ -374,7 +374,7 @@ void Core::JudgeChecks(const api::ClusterQueue& queue) {
   DirtyQueue(queue.meta.name);
   for (const auto& [key, local] : world_.local_queues.All()) {
     if (local->cluster_queue == queue.meta.name) {
-      dirty_queues_.insert("LocalQueue/" + key.ToString());
+      DirtyStatus("LocalQueue/" + key.ToString());
     }
   }
 }
@@ -524,10 +524,10 @@ void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool d
         {MetricSample::Op::kRemove, "", {{"cluster_queue", queue->meta.name}}, 0});
   }
   for (const auto& [key, check] : world_.admission_checks.All()) {
-    dirty_queues_.insert("AdmissionCheck/" + key.name);  // its finalizer depends on its users
+    DirtyStatus("AdmissionCheck/" + key.name);  // its finalizer depends on its users
   }
   for (const auto& [key, flavor] : world_.flavors.All()) {
-    dirty_queues_.insert("ResourceFlavor/" + key.name);  // its finalizer depends on its users
+    DirtyStatus("ResourceFlavor/" + key.name);  // its finalizer depends on its users
   }
   if (deleted) {
     engine_->RemoveClusterQueue(queue->meta.name);
@@ -541,7 +541,7 @@ void Core::OnClusterQueue(std::shared_ptr<const api::ClusterQueue> queue, bool d
   }
   for (const auto& [key, local] : world_.local_queues.All()) {
     if (local->cluster_queue == queue->meta.name) {
-      dirty_queues_.insert("LocalQueue/" + key.ToString());
+      DirtyStatus("LocalQueue/" + key.ToString());
     }
   }
   DirtyAll();
@@ -558,7 +558,7 @@ void Core::OnLocalQueue(std::shared_ptr<const api::LocalQueue> queue, bool delet
     out_.metrics.push_back(
         {MetricSample::Op::kRemove, "", {{"name", key.name}, {"namespace", key.ns}}, 0});
   }
-  dirty_queues_.insert("LocalQueue/" + key.ToString());
+  DirtyStatus("LocalQueue/" + key.ToString());
   DirtyQueue(queue->cluster_queue);
   if (deleted) {
     engine_->RemoveLocalQueue(key);
@@ -578,7 +578,7 @@ void Core::OnCohort(std::shared_ptr<const api::Cohort> cohort, bool deleted) {
   if (!change.applied) {
     return;
   }
-  dirty_queues_.insert("Cohort/" + cohort->meta.name);
+  DirtyStatus("Cohort/" + cohort->meta.name);
   if (deleted) {
     out_.metrics.push_back({MetricSample::Op::kRemove, "", {{"cohort", cohort->meta.name}}, 0});
     engine_->RemoveCohort(cohort->meta.name);
@@ -599,7 +599,7 @@ void Core::OnFlavor(std::shared_ptr<const api::ResourceFlavor> flavor, bool dele
     return;
   }
   const std::string& name = flavor->meta.name;
-  dirty_queues_.insert("ResourceFlavor/" + name);
+  DirtyStatus("ResourceFlavor/" + name);
   capacity_modes_stale_ = true;
   if (deleted) {
     engine_->RemoveFlavor(name);

@@ -32,7 +32,7 @@ void Core::SamplePast() {
   for (const auto& [key, queue] : world_.local_queues.All()) {
     if (engine_->PastUsageOf(key)) {
       engine_->SampleConsumption(key, now_);
-      dirty_queues_.insert("LocalQueue/" + key.ToString());
+      DirtyStatus("LocalQueue/" + key.ToString());
     }
   }
 }

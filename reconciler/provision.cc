@@ -38,7 +38,7 @@ void Core::SetProvisioning(bool served) {
 void Core::JudgeProvisioningChecks() {
   for (const auto& [key, check] : world_.admission_checks.All()) {
     if (check->controller == names::kProvisioningController) {
-      dirty_queues_.insert("AdmissionCheck/" + key.name);
+      DirtyStatus("AdmissionCheck/" + key.name);
     }
   }
 }

@@ -135,8 +135,27 @@ Time Core::NextQueueWrite(const QueueState& state) const {
   return state.looked_at + wait;
 }
 
+void Core::DirtyStatus(const std::string& order_key) {
+  if (dirty_queues_.insert(order_key).second) {
+    status_due_ = std::min(status_due_, StatusDue(order_key));
+  }
+}
+
+// Time::max: when the answer to the write under way has come.
+Time Core::StatusDue(const std::string& order_key) const {
+  const auto state = queue_states_.find(order_key);
+  if (state == queue_states_.end()) {
+    return kNoTime;
+  }
+  return state->second.in_flight ? Time::max() : NextQueueWrite(state->second);
+}
+
 void Core::ReconcileQueues() {
+  if (now_ < status_due_) {
+    return;
+  }
   const std::set<std::string> dirty = std::exchange(dirty_queues_, {});
+  status_due_ = Time::max();
   if (!options_.core) {
     return;
   }
@@ -144,12 +163,11 @@ void Core::ReconcileQueues() {
   std::vector<std::pair<Time, std::string>> due;
   for (const std::string& order_key : dirty) {
     const auto state = queue_states_.find(order_key);
-    if (state == queue_states_.end()) {
-      due.emplace_back(kNoTime, order_key);
-    } else if (state->second.in_flight || now_ < NextQueueWrite(state->second)) {
-      dirty_queues_.insert(order_key);
+    if (now_ < StatusDue(order_key)) {
+      DirtyStatus(order_key);
     } else {
-      due.emplace_back(state->second.last_write, order_key);
+      due.emplace_back(state != queue_states_.end() ? state->second.last_write : kNoTime,
+                       order_key);
     }
   }
   std::sort(due.begin(), due.end());
@@ -176,7 +194,7 @@ bool Core::MayTellStatus(const std::string& order_key) {
     return true;
   }
   queue_states_[order_key].looked_at = now_;
-  dirty_queues_.insert(order_key);
+  DirtyStatus(order_key);
   return false;
 }
 
@@ -213,7 +231,7 @@ void Core::ReconcileClusterQueue(const api::ObjectKey& key) {
   if (queue->meta.deleted.has_value() ? (has_finalizer && report.reserving == 0) : !has_finalizer) {
     FinalizerWrite(order_key, api::Kind::kClusterQueue, queue->meta,
                    !queue->meta.deleted.has_value());
-    dirty_queues_.insert(order_key);
+    DirtyStatus(order_key);
     return;
   }
   int32_t pending = report.pending;
@@ -407,7 +425,7 @@ void Core::ReconcileAdmissionCheck(const api::ObjectKey& key) {
   if (check->meta.deleted.has_value() ? (has_finalizer && !used) : !has_finalizer) {
     FinalizerWrite(order_key, api::Kind::kAdmissionCheck, check->meta,
                    !check->meta.deleted.has_value());
-    dirty_queues_.insert(order_key);
+    DirtyStatus(order_key);
     return;
   }
   const bool provisioning = check->controller == names::kProvisioningController;
