@@ -31,8 +31,9 @@ bool OfServices(std::string_view kind) {
 
 // Kinds that say nothing here and are expected in a dump.
 bool Silent(std::string_view kind) {
-  constexpr std::array<std::string_view, 6> kKinds = {
-      "Event", "CronJob", "AdmissionCheck", "Cohort", "PriorityClass", "WorkloadPriorityClass"};
+  constexpr std::array<std::string_view, 7> kKinds = {
+      "Event",  "CronJob",       "StatefulSet",          "AdmissionCheck",
+      "Cohort", "PriorityClass", "WorkloadPriorityClass"};
   return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
 

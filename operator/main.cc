@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started),
-// `audit`, `doctor`, `fit`, `simulate` and `version`. Signals are taken by one thread that only
-// asks the manager to stop.
+// `audit`, `doctor`, `fit`, `simulate`, `version` and `why`. Signals are taken by one thread that
+// only asks the manager to stop.
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -24,6 +24,7 @@
 #include "operator/manager.h"
 #include "operator/simulate_command.h"
 #include "operator/version.h"
+#include "operator/why_command.h"
 
 namespace tutti {
 namespace {
@@ -197,6 +198,35 @@ int Main(int argc, char** argv) {
   simulate->add_flag("--batch", simulate_flags.batch,
                      "One JSON object a line on standard input, {\"id\": …, \"items\": […], "
                      "\"steps\": […]}, one answer a line");
+  WhyFlags why_flags;
+  CLI::App* why = app.add_subcommand(
+      "why",
+      "Say why a job waits, what is short, who has it, and the smallest changes that would start "
+      "the job; only reads; exit code 0, or 2: no answer");
+  why->add_option("target", why_flags.target,
+                  "job/NAME, jobset/NAME, statefulset/NAME, workload/NAME, pod/NAME, queue/NAME or "
+                  "clusterqueue/NAME")
+      ->required();
+  why->add_option("input", why_flags.inputs,
+                  "Dumps (tutti audit --how-to-dump), folders of them, - for standard input; none: "
+                  "the cluster of the kubeconfig");
+  why->add_option("--kubeconfig", why_flags.kubeconfig,
+                  "Kubeconfig file; default: KUBECONFIG, then ~/.kube/config");
+  why->add_option("--context", why_flags.context, "Context of the kubeconfig");
+  why->add_option("-n,--namespace", why_flags.ns, "Namespace of the target (default default)");
+  why->add_option("--config", why_flags.config,
+                  "The controller's configuration file, Tutti's or Kueue's; default: the defaults")
+      ->check(CLI::ExistingFile);
+  why->add_option("--at", why_flags.at, "Time of a dump, RFC 3339; default: the newest time in it");
+  why->add_flag("--quota-only", why_flags.quota_only,
+                "Decide by quota alone, as Kueue without topologies does: places on nodes don't "
+                "count");
+  why->add_option("--trials", why_flags.trials, "At most so many changes are tried (default 400)")
+      ->check(CLI::Range(0, 100000));
+  why->add_option("-o,--output", why_flags.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  why->add_option("--width", why_flags.width, "Columns of the text; default: the terminal's")
+      ->check(CLI::Range(60, 400));
   CLI::App* version = app.add_subcommand("version", "Print the version");
   app.require_subcommand(0, 1);
   try {
@@ -220,6 +250,9 @@ int Main(int argc, char** argv) {
   }
   if (simulate->parsed()) {
     return RunSimulate(simulate_flags);
+  }
+  if (why->parsed()) {
+    return RunWhy(why_flags);
   }
   return RunOperator(flags);
 }

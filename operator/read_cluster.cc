@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "operator/audit_cluster.h"
+#include "operator/read_cluster.h"
 
 #include <array>
 #include <cstdlib>
@@ -22,8 +22,9 @@ struct Listed {
   const char* plural;
   const char* kind;
   bool namespaced;
-  const char* ns;       // only this one
-  const char* without;  // what the report lacks when it may not be listed
+  const char* ns;              // only this one
+  const char* without;         // what the report lacks when it may not be listed
+  bool for_decisions = false;  // ClusterToRead::for_decisions
 };
 
 const std::vector<Listed>& Wanted() {
@@ -66,6 +67,33 @@ const std::vector<Listed>& Wanted() {
        false,
        "",
        "quotas"},
+      {"", {"v1"}, "namespaces", "Namespace", false, "", "labels of namespaces", true},
+      {"scheduling.k8s.io",
+       {"v1"},
+       "priorityclasses",
+       "PriorityClass",
+       false,
+       "",
+       "priorities",
+       true},
+      {"kueue.x-k8s.io",
+       {"v1beta2", "v1beta1"},
+       "workloadpriorityclasses",
+       "WorkloadPriorityClass",
+       false,
+       "",
+       "priorities",
+       true},
+      {"kueue.x-k8s.io", {"v1beta2", "v1beta1"}, "cohorts", "Cohort", false, "", "cohorts", true},
+      {"kueue.x-k8s.io",
+       {"v1beta2", "v1beta1"},
+       "admissionchecks",
+       "AdmissionCheck",
+       false,
+       "",
+       "admission checks",
+       true},
+      {"apps", {"v1"}, "statefulsets", "StatefulSet", true, "", "StatefulSets", true},
       {"resource.k8s.io", {"v1"}, "resourceslices", "ResourceSlice", false, "", "devices"},
       {"resource.k8s.io", {"v1"}, "deviceclasses", "DeviceClass", false, "", "devices"},
       {"resource.k8s.io", {"v1"}, "resourceclaims", "ResourceClaim", true, "", "devices"},
@@ -96,15 +124,14 @@ std::string Path() {
 
 class Lister {
  public:
-  Lister(kube::Transport& transport, std::string ns, audit::Collector& collector)
-      : client_(transport), ns_(std::move(ns)), collector_(collector) {}
+  Lister(kube::Transport& transport, const ObjectSink& sink) : client_(transport), sink_(sink) {}
 
   // False: this version is not served.
-  Result<bool> List(const Listed& listed, const std::string& version) {
+  Result<bool> List(const Listed& listed, const std::string& version, const std::string& ns) {
     const api::Resource resource{listed.group, version, listed.plural, listed.kind,
                                  listed.namespaced};
     kube::ListOptions options;
-    options.ns = *listed.ns != '\0' ? listed.ns : (listed.namespaced ? ns_ : "");
+    options.ns = *listed.ns != '\0' ? listed.ns : (listed.namespaced ? ns : "");
     bool again = false;
     while (true) {
       Result<Json> page = Page(resource, options);
@@ -122,7 +149,7 @@ class Lister {
       for (Json& item : page->At("items").MutableArray()) {
         item.Set("kind", listed.kind);
         item.Set("apiVersion", resource.ApiVersion());
-        collector_.Take(item, std::string(listed.kind) + " of the cluster");
+        sink_.take(item, std::string(listed.kind) + " of the cluster");
       }
       options.continue_token = (*page)["metadata"]["continue"].AsString();
       if (options.continue_token.empty()) {
@@ -140,19 +167,31 @@ class Lister {
   }
 
   kube::Client client_;
-  std::string ns_;
-  audit::Collector& collector_;
+  const ObjectSink& sink_;
 };
 
 }  // namespace
 
-Status ListForAudit(kube::Transport& transport, const std::string& ns,
-                    audit::Collector& collector) {
-  Lister lister(transport, ns, collector);
+Status ListObjects(kube::Transport& transport, const ClusterToRead& cluster,
+                   const ObjectSink& sink) {
+  Lister lister(transport, sink);
   size_t answered = 0;
   for (const Listed& listed : Wanted()) {
+    if (listed.for_decisions && !cluster.for_decisions) {
+      continue;
+    }
     for (const char* version : listed.versions) {
-      const Result<bool> served = lister.List(listed, version);
+      Result<bool> served = lister.List(listed, version, cluster.ns);
+      if (!served && served.error().code == ErrorCode::kForbidden && listed.namespaced &&
+          *listed.ns == '\0' && cluster.ns.empty() && !cluster.fallback_ns.empty()) {
+        const std::string refusal = served.error().message;
+        ++answered;
+        served = lister.List(listed, version, cluster.fallback_ns);
+        if (served && *served) {
+          sink.note(std::string(listed.plural) + " can be listed in namespace " +
+                    cluster.fallback_ns + " only, so the report lacks those of others: " + refusal);
+        }
+      }
       if (served) {
         ++answered;
         if (*served) {
@@ -166,8 +205,8 @@ Status ListForAudit(kube::Transport& transport, const std::string& ns,
       }
       answered += code == ErrorCode::kForbidden ? 1 : 0;
       if (*listed.without != '\0') {
-        collector.Note(std::string(listed.plural) + " can't be listed, so the report lacks " +
-                       listed.without + ": " + served.error().message);
+        sink.note(std::string(listed.plural) + " can't be listed, so the report lacks " +
+                  listed.without + ": " + served.error().message);
       }
       break;
     }
@@ -175,15 +214,15 @@ Status ListForAudit(kube::Transport& transport, const std::string& ns,
   return {};
 }
 
-Result<std::string> AuditCluster(const ClusterToAudit& cluster, audit::Collector& collector) {
+Result<std::string> ReadCluster(const ClusterToRead& cluster, const ObjectSink& sink) {
   const std::string path = cluster.kubeconfig.empty() ? Path() : cluster.kubeconfig;
   TRY_ASSIGN(kube::ClusterAccess access, kube::LoadKubeconfig(path, cluster.context));
   if (access.exec.has_value()) {
     TRY(kube::RunExecPlugin(access));
   }
   TRY_ASSIGN(const std::unique_ptr<kube::Transport> transport,
-             kube::MakeCpprestTransport(access, {.threads = 2, .user_agent = "tutti-audit"}));
-  const Status listed = ListForAudit(*transport, cluster.ns, collector);
+             kube::MakeCpprestTransport(access, {.threads = 2, .user_agent = cluster.user_agent}));
+  const Status listed = ListObjects(*transport, cluster, sink);
   transport->Close();
   if (!listed) {
     return Fail(listed.error());

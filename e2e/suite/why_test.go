@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Why: what is said of a job that waits, and that the remedy starts it while one cpu less doesn't.
+
+package suite
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tutti.dev/e2e/cluster"
+)
+
+type whyAnswer struct {
+	Job, State, Reason string
+	Position, Waiting  int
+	Holders            []struct{ Job string }
+	Remedies           []struct {
+		Kind  string
+		Jobs  []string
+		Quota []struct{ ClusterQueue, Flavor, Resource, More string }
+	}
+	Notes []string
+}
+
+func askWhy(t *testing.T, c *cluster.Cluster, args ...string) whyAnswer {
+	t.Helper()
+	binary, err := cluster.TuttiBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"why", "-o", "json", "-n", "team", "--kubeconfig", c.Kubeconfig}, args...)
+	out, err := exec.CommandContext(t.Context(), binary, args...).Output()
+	if err != nil {
+		t.Fatalf("tutti why: %v", err)
+	}
+	var answer whyAnswer
+	if err := json.Unmarshal(out, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func TestWhy(t *testing.T) {
+	ctx := t.Context()
+	c := cluster.ForTest(t, cluster.Options{AuditPolicy: everyRequest})
+	queue := func(cpu string) string { return cpuQueue("team", "nominalQuota: "+cpu) }
+	installOn(t, c, nil, cluster.NodeSpec{Count: 2, CPU: "4"}, defaultFlavor+queue("4")+localQueue("team", "lq", "team"))
+	if _, err := c.StartTutti(ctx, cluster.TuttiOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	createJob(t, c, teamJob("holds", 4, "1", ""))
+	eventually(t, 30*time.Second, "the first job to run", podsRunning(c, "holds", 4))
+	createJob(t, c, teamJob("waits", 3, "1", ""))
+	// The counts in the queue's status come a moment later than what they count.
+	var answer whyAnswer
+	eventually(t, 30*time.Second, "remedies for the second job", func(context.Context) (bool, error) {
+		answer = askWhy(t, c, "job/waits")
+		return answer.State == "Waits" && len(answer.Remedies) > 0, nil
+	})
+	if answer.Reason != "WaitingForQuota" || answer.Position != 1 || answer.Waiting != 1 {
+		t.Errorf("%+v, want the first of 1 that waits for quota", answer)
+	}
+	if len(answer.Holders) != 1 || answer.Holders[0].Job != "Job team/holds" {
+		t.Errorf("holders: %+v", answer.Holders)
+	}
+	ends, more := false, ""
+	for _, remedy := range answer.Remedies {
+		ends = ends || remedy.Kind == "ends" && slices.Equal(remedy.Jobs, []string{"Job team/holds"})
+		if remedy.Kind == "quota" && len(remedy.Quota) == 1 {
+			more = remedy.Quota[0].More
+		}
+	}
+	if !ends || more != "3" {
+		t.Errorf("remedies: %+v, want the end of the first job, and 3 cpu more", answer.Remedies)
+	}
+	if of := askWhy(t, c, "job/holds"); of.State != "HasQuota" {
+		t.Errorf("the job that runs: %+v", of)
+	}
+
+	// One cpu less than it takes: decided on, and refused with another number.
+	if err := c.ApplyYAML(ctx, queue("6")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the job to be short of 1 cpu", func(ctx context.Context) (bool, error) {
+		list, err := c.Dynamic.Resource(workloads).Namespace("team").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for _, item := range list.Items {
+			text, err := item.MarshalJSON()
+			if err == nil && strings.Contains(string(text), "1 more needed") {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if ok, err := podsRunning(c, "waits", 0)(ctx); err != nil || !ok {
+		t.Errorf("it runs with one cpu less (%v)", err)
+	}
+	if err := c.ApplyYAML(ctx, queue("7")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the job to run", podsRunning(c, "waits", 3))
+
+	file, err := os.Open(filepath.Join(c.LogDir, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	requests := 0
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct{ Verb, UserAgent, RequestURI string }
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.UserAgent != "tutti-why" {
+			continue
+		}
+		requests++
+		if event.Verb != "list" || !strings.Contains(event.RequestURI, "limit=500") {
+			t.Errorf("%s %s: not the list of a page", event.Verb, event.RequestURI)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if requests < 20 {
+		t.Errorf("%d requests in the audit log, want those of two questions", requests)
+	}
+}
