@@ -87,6 +87,11 @@ class Intake {
 };
 
 std::string Suggestion(const why::State& state, const why::Target& target) {
+  for (const api::ObjectKey& key : state.Names(target.object)) {
+    if (key.name == target.key.name) {
+      return "; namespace " + key.ns + " has one (-n " + key.ns + ")";
+    }
+  }
   const std::vector<std::string> names = why::Candidates(state, target);
   const std::vector<std::string_view> known(names.begin(), names.end());
   std::string text = DidYouMean(target.key.name, known);
@@ -133,7 +138,11 @@ Result<why::Answer> Make(const WhyFlags& flags) {
   const why::SearchLimits limits{static_cast<size_t>(flags.trials)};
   Result<why::Answer> answer = why::Explain(state, target, now.value_or(state.Newest()), limits);
   if (!answer) {
-    return Fail(answer.error().code, answer.error().message + Suggestion(state, target));
+    std::string text = answer.error().message + Suggestion(state, target);
+    for (const std::string& note : intake.Notes()) {
+      text += "\n  note: " + note;
+    }
+    return Fail(answer.error().code, std::move(text));
   }
   answer->source = std::move(source);
   for (std::string& note : intake.Notes()) {

@@ -224,6 +224,25 @@ std::string PlainReason(engine::PendingReason reason) {
 
 void FillWaiting(const State& state, const Core& core, const Unit& unit, Time now,
                  const SearchLimits& limits, JobAnswer& answer) {
+  const auto workload = core.world().workloads.Find(unit.key);
+  if (core.world().cluster_queues.Find({"", answer.cluster_queue}) == nullptr) {
+    // Nothing can be decided; what its controller last said of it may help.
+    answer.state = JobAnswer::State::kWaits;
+    answer.summary =
+        "waits, and " +
+        (answer.cluster_queue.empty()
+             ? "LocalQueue " + api::ObjectKey{unit.key.ns, answer.local_queue}.ToString()
+             : "ClusterQueue " + answer.cluster_queue) +
+        " is not in the input: it doesn't exist, or may not be listed";
+    const api::Condition* told =
+        workload != nullptr ? api::FindCondition(workload->status.conditions, "QuotaReserved")
+                            : nullptr;
+    if (told != nullptr && told->status != "True") {
+      answer.reason = told->reason;
+      answer.message = told->message;
+    }
+    return;
+  }
   const Verdict verdict = Judge(core, unit.key);
   answer.unseen = UnseenOf(state, core, answer.cluster_queue);
   const std::vector<std::string> order = core.engine().PendingOrder(answer.cluster_queue);

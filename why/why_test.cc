@@ -216,6 +216,25 @@ TEST(WhyTest, QuotaUsedByJobsThatMayNotBeListedIsSaidAndNothingIsPromised) {
   EXPECT_THAT(answer.notes, ElementsAre(HasSubstr("6 cpu of flavor default in ClusterQueue cq")));
 }
 
+TEST(WhyTest, AQueueThatMayNotBeListedIsNotCalledMissingAndTheStatusIsQuoted) {
+  World world;
+  world.LocalQueue("main", "secret");
+  world.Waiting({.name = "new"});
+  Json workload = *world.state.Find("Workload", World::WorkloadKey("new"));
+  workload.Set("status",
+               Json::Obj({{"conditions", Json::Arr({Json::Obj({{"type", "QuotaReserved"},
+                                                               {"status", "False"},
+                                                               {"reason", "Pending"},
+                                                               {"message", "2 more needed"}})})}}));
+  world.Add(workload);
+  const JobAnswer answer = AskJob(world, "job/new");
+  EXPECT_EQ(answer.summary,
+            "waits, and ClusterQueue secret is not in the input: it doesn't exist, or may not be "
+            "listed");
+  EXPECT_EQ(answer.message, "2 more needed");
+  EXPECT_FALSE(answer.remedies.has_value());
+}
+
 TEST(WhyTest, WhatDoesNotWaitIsAnAnswerToo) {
   Team team("8");
   team.Running({.name = "runs", .pods = 2}, "default", {"n1", "n2"});
