@@ -73,6 +73,37 @@ func runAudit(t *testing.T, args ...string) auditReport {
 	return report
 }
 
+// readerOfTeam is the kubeconfig of somebody who may do no more than this, in namespace team.
+func readerOfTeam(t *testing.T, c *cluster.Cluster, rule rbacv1.PolicyRule) string {
+	t.Helper()
+	ctx := t.Context()
+	meta := metav1.ObjectMeta{Name: "reader", Namespace: "team"}
+	if _, err := c.Kube.CoreV1().ServiceAccounts("team").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}
+	if _, err := c.Kube.RbacV1().Roles("team").Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "reader", Namespace: "team"}},
+	}
+	if _, err := c.Kube.RbacV1().RoleBindings("team").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := c.ServiceAccountToken(ctx, "team", "reader", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := c.WriteKubeconfig("reader", c.URL, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
 func pluginGPUJob(name string, pods int32) *batchv1.Job {
 	j := job(name, pods, nil)
 	gpus := resource.MustParse("8")
@@ -205,30 +236,7 @@ func TestAudit(t *testing.T) {
 	})
 
 	t.Run("with few rights", func(t *testing.T) {
-		meta := metav1.ObjectMeta{Name: "reader", Namespace: "team"}
-		if _, err := c.Kube.CoreV1().ServiceAccounts("team").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"", "batch"}, Resources: []string{"pods", "jobs"}, Verbs: []string{"list"}}}}
-		if _, err := c.Kube.RbacV1().Roles("team").Create(ctx, role, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		binding := &rbacv1.RoleBinding{
-			ObjectMeta: meta,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "reader", Namespace: "team"}},
-		}
-		if _, err := c.Kube.RbacV1().RoleBindings("team").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		token, err := c.ServiceAccountToken(ctx, "team", "reader", time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kubeconfig, err := c.WriteKubeconfig("reader", c.URL, token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kubeconfig := readerOfTeam(t, c, rbacv1.PolicyRule{APIGroups: []string{"", "batch"}, Resources: []string{"pods", "jobs"}, Verbs: []string{"list"}})
 		report := runAudit(t, "--kubeconfig", kubeconfig, "-n", "team", "--tolerance", "1s")
 		if report.Summary.StartedPartially != 2 {
 			t.Errorf("%d started partially, want 2", report.Summary.StartedPartially)

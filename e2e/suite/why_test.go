@@ -16,16 +16,17 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tutti.dev/e2e/cluster"
 )
 
 type whyAnswer struct {
-	Job, State, Reason string
-	Position, Waiting  int
-	Holders            []struct{ Job string }
-	Remedies           []struct {
+	Job, State, Reason, Summary, Message string
+	Position, Waiting                    int
+	Holders                              []struct{ Job string }
+	Remedies                             []struct {
 		Kind  string
 		Jobs  []string
 		Quota []struct{ ClusterQueue, Flavor, Resource, More string }
@@ -33,13 +34,13 @@ type whyAnswer struct {
 	Notes []string
 }
 
-func askWhy(t *testing.T, c *cluster.Cluster, args ...string) whyAnswer {
+func askWhy(t *testing.T, kubeconfig string, args ...string) whyAnswer {
 	t.Helper()
 	binary, err := cluster.TuttiBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"why", "-o", "json", "-n", "team", "--kubeconfig", c.Kubeconfig}, args...)
+	args = append([]string{"why", "-o", "json", "-n", "team", "--kubeconfig", kubeconfig}, args...)
 	out, err := exec.CommandContext(t.Context(), binary, args...).Output()
 	if err != nil {
 		t.Fatalf("tutti why: %v", err)
@@ -65,7 +66,7 @@ func TestWhy(t *testing.T) {
 	// The counts in the queue's status come a moment later than what they count.
 	var answer whyAnswer
 	eventually(t, 30*time.Second, "remedies for the second job", func(context.Context) (bool, error) {
-		answer = askWhy(t, c, "job/waits")
+		answer = askWhy(t, c.Kubeconfig, "job/waits")
 		return answer.State == "Waits" && len(answer.Remedies) > 0, nil
 	})
 	if answer.Reason != "WaitingForQuota" || answer.Position != 1 || answer.Waiting != 1 {
@@ -84,8 +85,26 @@ func TestWhy(t *testing.T) {
 	if !ends || more != "3" {
 		t.Errorf("remedies: %+v, want the end of the first job, and 3 cpu more", answer.Remedies)
 	}
-	if of := askWhy(t, c, "job/holds"); of.State != "HasQuota" {
+	if of := askWhy(t, c.Kubeconfig, "job/holds"); of.State != "HasQuota" {
 		t.Errorf("the job that runs: %+v", of)
+	}
+
+	// Who may list only what is in the namespace hears what the status says, and what is missing.
+	reader := readerOfTeam(t, c, rbacv1.PolicyRule{
+		APIGroups: []string{"", "batch", "kueue.x-k8s.io"},
+		Resources: []string{"pods", "jobs", "workloads", "localqueues"},
+		Verbs:     []string{"list"},
+	})
+	var few whyAnswer
+	eventually(t, 30*time.Second, "the status to say why the job waits", func(context.Context) (bool, error) {
+		few = askWhy(t, reader, "job/waits")
+		return few.Message != "", nil
+	})
+	notes := strings.Join(few.Notes, "\n")
+	if few.State != "Waits" || len(few.Remedies) > 0 || !strings.Contains(few.Summary, "ClusterQueue team is not in the input") ||
+		!strings.Contains(few.Message, "3 more needed") || !strings.Contains(notes, "clusterqueues can't be listed") ||
+		!strings.Contains(notes, "workloads can be listed in namespace team only") {
+		t.Errorf("with few rights: %+v", few)
 	}
 
 	// One cpu less than it takes: decided on, and refused with another number.
