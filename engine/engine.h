@@ -312,7 +312,8 @@ class Engine {
   [[nodiscard]] virtual std::optional<double> CohortShare(const std::string& cohort) const = 0;
   // Of a Cohort that exists, be it by name only; empty in a cycle.
   [[nodiscard]] virtual CohortReport ReportCohort(const std::string& cohort) const = 0;
-  // Not set unless the LocalQueue's ClusterQueue is ordered by past usage.
+  // Not set without admission fair sharing. Counted whether or not the LocalQueue's ClusterQueue is
+  // ordered by it, so that it is known when that begins.
   [[nodiscard]] virtual std::optional<PastUsage> PastUsageOf(
       const api::ObjectKey& local_queue) const = 0;
   // Ids of pending workloads of a ClusterQueue in queue order.

@@ -87,8 +87,7 @@ void EngineImpl::SampleConsumption(const api::ObjectKey& local_queue, Time now) 
 
 std::optional<PastUsage> EngineImpl::PastUsageOf(const api::ObjectKey& local_queue) const {
   auto found = local_queue_ids_.find(local_queue);
-  if (found == local_queue_ids_.end() || !Local(found->second).exists ||
-      !IsUsageBased(Queue(Local(found->second).queue))) {
+  if (!usage_based_ || found == local_queue_ids_.end() || !Local(found->second).exists) {
     return std::nullopt;
   }
   return PastUsage{past_.Consumed(local_queue),
