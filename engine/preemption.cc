@@ -130,9 +130,14 @@ class ClassicalSearch {
     if (policy.reclaim_within_cohort != api::PreemptionPolicy::kNever) {
       Usage remaining = question_.usage;
       bool advantage = HoldsByItself(question_.queue, remaining);
+      // False: whoever is found without an advantage would be kOnlyWithoutBorrowing, in vain.
+      const bool others_help =
+          question_.policy.borrow_within_cohort || (!MustBorrow() && MayHaveRoom());
       NodeId done;
       for (NodeId node = tree_.Parent(question_.queue); node.Valid(); node = tree_.Parent(node)) {
-        CollectBelow(node, node, done, advantage);
+        if (advantage || others_help) {
+          CollectBelow(node, node, done, advantage);
+        }
         advantage = HoldsByItself(node, remaining) || advantage;
         done = node;
       }
@@ -143,9 +148,6 @@ class ClassicalSearch {
   static size_t Late(const Holder& holder) { return holder.evicting ? 0 : 1; }
 
   void CollectBelow(NodeId node, NodeId common, NodeId done, bool advantage) {
-    if (!advantage && !question_.policy.borrow_within_cohort && (MustBorrow() || !MayHaveRoom())) {
-      return;  // kOnlyWithoutBorrowing, all of them
-    }
     for (const NodeId child : tree_.Children(node)) {
       if (child == done || child == question_.queue || WithinQuota(child)) {
         continue;

@@ -56,11 +56,9 @@ void EventWriter::Pump() {
   const std::optional<Time> next = recorder_.Pump(loop_.Now());
   if (next.has_value() && !pump_planned_) {
     pump_planned_ = true;
-    loop_.PostAt(*next, [this, alive = std::weak_ptr<bool>(alive_)] {
-      if (!alive.expired()) {
-        pump_planned_ = false;
-        Pump();
-      }
+    loop_.PostAt(*next, [this] {
+      pump_planned_ = false;
+      Pump();
     });
   }
 }

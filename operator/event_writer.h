@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events of the reconcilers, written when nothing more important is: recorder, its timer, metrics.
-// Loop thread; must outlive neither the loop nor the executor.
+// Loop thread; lives until the loop has ended, and no longer than the executor.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "kube/events.h"
@@ -41,8 +40,6 @@ class EventWriter {
   kube::EventRecorder recorder_;
   bool pump_planned_ = false;
   Seen seen_;  // by the metrics
-  // Timers of a writer that is gone find nothing.
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace tutti

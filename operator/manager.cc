@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -574,24 +575,27 @@ class Manager::Impl {
 
   // Gauges of queues, and what the webhooks know, follow a moment later.
   void ShowState() {
-    if (show_due_) {
-      return;
-    }
-    show_due_ = true;
-    loop_.PostAt(loop_.Now() + kShowDelay, [this] {
-      show_due_ = false;
-      if (stopping_) {
-        return;
-      }
-      webhooks_->SetWorld(core_->world());
+    const Time soon = loop_.Now() + kShowDelay;
+    ShowAt(soon, show_planned_, [this] { webhooks_->SetWorld(core_->world()); });
+    ShowAt(std::max(soon, gauges_due_), gauges_planned_, [this] {
       // With many objects the gauges take long: they get a fiftieth of the time.
       const Time begin = loop_.Now();
-      if (begin < gauges_due_) {
-        ShowState();
-        return;
-      }
       queue_metrics_.Update(core_->world(), core_->engine(), metrics_);
       gauges_due_ = begin + std::min<Duration>(kLastGauges, (loop_.Now() - begin) * 50);
+    });
+  }
+
+  // Once, however often it is asked for until then; `planned` says that it is.
+  void ShowAt(Time when, bool& planned, std::function<void()> show) {
+    if (planned) {
+      return;
+    }
+    planned = true;
+    loop_.PostAt(when, [this, &planned, show = std::move(show)] {
+      planned = false;
+      if (!stopping_) {
+        show();
+      }
     });
   }
 
@@ -735,6 +739,7 @@ class Manager::Impl {
   std::optional<WebhookController> webhooks_;
   QueueMetrics queue_metrics_{options_.config};
   Time gauges_due_ = kNoTime;  // next look at the gauges of queues
+  bool gauges_planned_ = false;
   ServerFacts facts_;
   GuardInput guard_;
   reconciler::GangApi gang_api_ = reconciler::GangApi::kNone;
@@ -748,7 +753,7 @@ class Manager::Impl {
   bool stopping_ = false;
   bool released_ = false;
   bool step_scheduled_ = false;
-  bool show_due_ = false;
+  bool show_planned_ = false;
   std::optional<Time> wake_at_;
   Status exit_;
 };

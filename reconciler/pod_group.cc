@@ -87,23 +87,13 @@ api::ObjectMeta GroupMeta(const std::string& uid, const std::string& name,
   return meta;
 }
 
-class PodGroup final : public QueuedJob {
+class PodGroup final : public GatedPodsJob {
  public:
   PodGroup(const JobKind& job_kind, std::string uid, std::string name, std::vector<PodPtr> pods)
-      : QueuedJob(job_kind, meta_), meta_(GroupMeta(uid, name, pods)), pods_(std::move(pods)) {}
+      : GatedPodsJob(job_kind, meta_, pods), meta_(GroupMeta(uid, name, pods)) {}
 
   // --- what it is and does ---
 
-  [[nodiscard]] bool Suspended() const override {
-    return std::none_of(pods_.begin(), pods_.end(),
-                        [](const PodPtr& pod) { return Started(*pod); });
-  }
-  [[nodiscard]] bool Held() const override {
-    return std::any_of(pods_.begin(), pods_.end(),
-                       [](const PodPtr& pod) { return reconciler::Held(*pod); });
-  }
-  [[nodiscard]] bool MayStart() const override { return true; }
-  [[nodiscard]] bool Stopped(Time now) const override { return Suspended() && !Active(now); }
   [[nodiscard]] std::optional<Time> StoppedAt() const override {
     std::optional<Time> last;
     for (const PodPtr& pod : pods_) {
@@ -113,10 +103,6 @@ class PodGroup final : public QueuedJob {
       }
     }
     return last;
-  }
-  [[nodiscard]] bool Active(Time now) const override {
-    return std::any_of(pods_.begin(), pods_.end(),
-                       [now](const PodPtr& pod) { return Running(*pod, now); });
   }
   [[nodiscard]] bool Finished(bool* success, std::string* message) const override {
     const auto total = Total();
@@ -428,7 +414,6 @@ class PodGroup final : public QueuedJob {
   }
 
   api::ObjectMeta meta_;
-  std::vector<PodPtr> pods_;
 };
 
 }  // namespace

@@ -169,6 +169,18 @@ std::shared_ptr<const QueuedJob> MakeSinglePod(const JobKind& kind, PodPtr pod) 
   return std::make_shared<const SinglePod>(kind, std::move(pod));
 }
 
+bool GatedPodsJob::Suspended() const {
+  return std::none_of(pods_.begin(), pods_.end(), [](const PodPtr& pod) { return Started(*pod); });
+}
+bool GatedPodsJob::Held() const {
+  return std::any_of(pods_.begin(), pods_.end(),
+                     [](const PodPtr& pod) { return reconciler::Held(*pod); });
+}
+bool GatedPodsJob::Active(Time now) const {
+  return std::any_of(pods_.begin(), pods_.end(),
+                     [now](const PodPtr& pod) { return Running(*pod, now); });
+}
+
 bool RunnableOrSucceeded(const WatchedPod& pod) {
   return (!pod.meta.deleted.has_value() || pod.HasNode()) && pod.phase != "Failed";
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reconciler/job_kind.h"
@@ -28,7 +29,24 @@ using PodPtr = std::shared_ptr<const WatchedPod>;
                                                             std::string name,
                                                             std::vector<PodPtr> pods);
 
-// --- what the two have in common; pure ---
+// A job of several pods that are held by their gates: what it is by the state of its pods.
+class GatedPodsJob : public QueuedJob {
+ public:
+  [[nodiscard]] bool Suspended() const override;
+  [[nodiscard]] bool Held() const override;
+  [[nodiscard]] bool MayStart() const override { return true; }
+  [[nodiscard]] bool Stopped(Time now) const override { return Suspended() && !Active(now); }
+  [[nodiscard]] bool Active(Time now) const override;
+
+ protected:
+  // `about` is the deriving class's own, as for QueuedJob.
+  GatedPodsJob(const JobKind& job_kind, const api::ObjectMeta& about, std::vector<PodPtr> pods)
+      : QueuedJob(job_kind, about), pods_(std::move(pods)) {}
+
+  std::vector<PodPtr> pods_;
+};
+
+// --- what the kinds have in common; pure ---
 
 // It can still run, runs or has succeeded. A pod in deletion that has no node never runs.
 [[nodiscard]] bool RunnableOrSucceeded(const WatchedPod& pod);

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::string_view kMainPodSet = "main";
 
-class StatefulSet final : public QueuedJob {
+class StatefulSet final : public GatedPodsJob {
  public:
   explicit StatefulSet(const Json& object)
-      : QueuedJob(StatefulSetKind(), meta_), meta_(api::MetaFromJson(object["metadata"])) {
+      : GatedPodsJob(StatefulSetKind(), meta_, {}), meta_(api::MetaFromJson(object["metadata"])) {
     const Json& spec = object["spec"];
     replicas_ = api::ReadInt32(spec["replicas"], 1);
     const Json& pods = spec["template"];
@@ -27,12 +27,11 @@ class StatefulSet final : public QueuedJob {
     pod_spec_json_ = pods["spec"].Dump();
   }
   StatefulSet(const StatefulSet& other, std::vector<PodPtr> pods)
-      : QueuedJob(StatefulSetKind(), meta_),
+      : GatedPodsJob(StatefulSetKind(), meta_, std::move(pods)),
         meta_(other.meta_),
         replicas_(other.replicas_),
         held_by_gates_(other.held_by_gates_),
-        pod_spec_json_(other.pod_spec_json_),
-        pods_(std::move(pods)) {}
+        pod_spec_json_(other.pod_spec_json_) {}
 
   [[nodiscard]] std::shared_ptr<const QueuedJob> WithPods(std::vector<PodPtr> pods) const override {
     return std::make_shared<const StatefulSet>(*this, std::move(pods));
@@ -40,16 +39,6 @@ class StatefulSet final : public QueuedJob {
 
   // The webhook's mark: pods of any other template have no gate, and would be deleted in vain.
   [[nodiscard]] bool MayBeQueued() const override { return held_by_gates_; }
-  [[nodiscard]] bool Suspended() const override {
-    return std::none_of(pods_.begin(), pods_.end(),
-                        [](const PodPtr& pod) { return Started(*pod); });
-  }
-  [[nodiscard]] bool Held() const override {
-    return std::any_of(pods_.begin(), pods_.end(),
-                       [](const PodPtr& pod) { return reconciler::Held(*pod); });
-  }
-  [[nodiscard]] bool MayStart() const override { return true; }
-  [[nodiscard]] bool Stopped(Time now) const override { return Suspended() && !Active(now); }
   [[nodiscard]] std::optional<Time> StoppedAt() const override {
     std::optional<Time> last;
     for (const PodPtr& pod : pods_) {
@@ -58,10 +47,6 @@ class StatefulSet final : public QueuedJob {
       }
     }
     return last;
-  }
-  [[nodiscard]] bool Active(Time now) const override {
-    return std::any_of(pods_.begin(), pods_.end(),
-                       [now](const PodPtr& pod) { return Running(*pod, now); });
   }
   [[nodiscard]] bool Finished(bool* /*success*/, std::string* /*message*/) const override {
     return false;
@@ -183,7 +168,6 @@ class StatefulSet final : public QueuedJob {
   int32_t replicas_ = 1;
   bool held_by_gates_ = false;
   std::string pod_spec_json_;
-  std::vector<PodPtr> pods_;
 };
 
 class Kind final : public JobKind {

@@ -6,9 +6,7 @@
 package suite
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,18 +56,8 @@ type auditReport struct {
 
 func runAudit(t *testing.T, args ...string) auditReport {
 	t.Helper()
-	binary, err := cluster.TuttiBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), binary, append([]string{"audit", "-o", "json"}, args...)...).Output()
-	if err != nil {
-		t.Fatalf("tutti audit: %v", err)
-	}
 	var report auditReport
-	if err := json.Unmarshal(out, &report); err != nil {
-		t.Fatal(err)
-	}
+	tuttiJSON(t, &report, "audit", args...)
 	return report
 }
 
@@ -250,32 +238,6 @@ func TestAudit(t *testing.T) {
 	})
 
 	t.Run("only reads", func(t *testing.T) {
-		file, err := os.Open(filepath.Join(c.LogDir, "audit.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = file.Close() }()
-		requests := 0
-		lines := bufio.NewScanner(file)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			var event struct{ Verb, UserAgent, RequestURI string }
-			if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-				t.Fatal(err)
-			}
-			if event.UserAgent != "tutti-audit" {
-				continue
-			}
-			requests++
-			if event.Verb != "list" || !strings.Contains(event.RequestURI, "limit=500") {
-				t.Errorf("%s %s: not the list of a page", event.Verb, event.RequestURI)
-			}
-		}
-		if err := lines.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if requests < 20 {
-			t.Errorf("%d requests in the audit log, want those of two audits", requests)
-		}
+		onlyLists(t, c, "tutti-audit", 20)
 	})
 }

@@ -5,7 +5,13 @@
 package suite
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +76,54 @@ func waitForJob(t *testing.T, c *cluster.Cluster, name string, condition batchv1
 func eventually(t *testing.T, timeout time.Duration, what string, check func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := cluster.Eventually(t.Context(), timeout, what, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onlyLists: whoever calls itself `agent` has sent nothing but lists of pages, and at least `least`.
+func onlyLists(t *testing.T, c *cluster.Cluster, agent string, least int) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(c.LogDir, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	requests := 0
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct{ Verb, UserAgent, RequestURI string }
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.UserAgent != agent {
+			continue
+		}
+		requests++
+		if event.Verb != "list" || !strings.Contains(event.RequestURI, "limit=500") {
+			t.Errorf("%s %s: not the list of a page", event.Verb, event.RequestURI)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if requests < least {
+		t.Errorf("%d requests of %s in the audit log, want %d or more", requests, agent, least)
+	}
+}
+
+// tuttiJSON runs the command with `-o json` and reads what it prints.
+func tuttiJSON(t *testing.T, into any, command string, args ...string) {
+	t.Helper()
+	binary, err := cluster.TuttiBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, append([]string{command, "-o", "json"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("tutti %s: %v", command, err)
+	}
+	if err := json.Unmarshal(out, into); err != nil {
 		t.Fatal(err)
 	}
 }

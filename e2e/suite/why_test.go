@@ -5,12 +5,7 @@
 package suite
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,19 +31,8 @@ type whyAnswer struct {
 
 func askWhy(t *testing.T, kubeconfig string, args ...string) whyAnswer {
 	t.Helper()
-	binary, err := cluster.TuttiBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	args = append([]string{"why", "-o", "json", "-n", "team", "--kubeconfig", kubeconfig}, args...)
-	out, err := exec.CommandContext(t.Context(), binary, args...).Output()
-	if err != nil {
-		t.Fatalf("tutti why: %v", err)
-	}
 	var answer whyAnswer
-	if err := json.Unmarshal(out, &answer); err != nil {
-		t.Fatal(err)
-	}
+	tuttiJSON(t, &answer, "why", append([]string{"-n", "team", "--kubeconfig", kubeconfig}, args...)...)
 	return answer
 }
 
@@ -132,31 +116,5 @@ func TestWhy(t *testing.T) {
 	}
 	eventually(t, 30*time.Second, "the job to run", podsRunning(c, "waits", 3))
 
-	file, err := os.Open(filepath.Join(c.LogDir, "audit.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	requests := 0
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct{ Verb, UserAgent, RequestURI string }
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			t.Fatal(err)
-		}
-		if event.UserAgent != "tutti-why" {
-			continue
-		}
-		requests++
-		if event.Verb != "list" || !strings.Contains(event.RequestURI, "limit=500") {
-			t.Errorf("%s %s: not the list of a page", event.Verb, event.RequestURI)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
-	if requests < 20 {
-		t.Errorf("%d requests in the audit log, want those of two questions", requests)
-	}
+	onlyLists(t, c, "tutti-why", 20)
 }
