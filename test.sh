@@ -153,6 +153,7 @@ if [[ $tier != e2e && $tier != conformance ]]; then
     step "Unit tests (C++)"
     mkdir -p "$logs/unit"
     python3 tools/runner.py "$results" gtest "$build" "$logs/unit" || rc=1
+    check costs python3 tools/cost_guard.py "$build/engine/cost_guard"
   fi
 fi
 

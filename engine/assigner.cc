@@ -3,6 +3,7 @@
 #include "engine/assigner.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -156,7 +157,7 @@ class Assigner {
       }
       Candidate candidate = Try(index, config.flavors[flavor], requests, chosen);
       candidate.index = flavor;
-      facts.insert(facts.end(), candidate.facts.begin(), candidate.facts.end());
+      std::move(candidate.facts.begin(), candidate.facts.end(), std::back_inserter(facts));
       if (candidate.rank != Rank::kFit &&
           (!reason || Severity(candidate.reason) < Severity(*reason))) {
         reason = candidate.reason;
@@ -175,7 +176,7 @@ class Assigner {
       return best;
     }
     if (pod_sets_[index].count > 0) {
-      result_.refusal.facts.insert(result_.refusal.facts.end(), facts.begin(), facts.end());
+      std::move(facts.begin(), facts.end(), std::back_inserter(result_.refusal.facts));
       Worsen(reason.value_or(PendingReason::kNoMatchingFlavor));
     }
     return best;

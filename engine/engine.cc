@@ -7,179 +7,6 @@
 
 namespace tutti::engine {
 
-namespace {
-
-void Put(std::string& key, std::string_view text) {
-  const auto size = static_cast<uint32_t>(text.size());
-  key.append(std::to_string(size)).append(":").append(text);
-}
-
-void Put(std::string& key, int64_t number) {
-  key.append(std::to_string(number)).append(",");
-}
-
-void Put(std::string& key, const api::Requirement& requirement) {
-  Put(key, requirement.key);
-  Put(key, requirement.op);
-  Put(key, static_cast<int64_t>(requirement.values.size()));
-  for (const std::string& value : requirement.values) {
-    Put(key, value);
-  }
-}
-
-void Put(std::string& key, const api::Amounts& amounts) {
-  Put(key, static_cast<int64_t>(amounts.size()));
-  for (const auto& [resource, amount] : amounts) {
-    Put(key, resource);
-    Put(key, amount);
-  }
-}
-
-void Put(std::string& key, const api::LabelSelector& selector) {
-  Put(key, selector.present ? 1 : 0);
-  Put(key, static_cast<int64_t>(selector.requirements.size()));
-  for (const api::Requirement& requirement : selector.requirements) {
-    Put(key, requirement);
-  }
-}
-
-void Put(std::string& key, const std::vector<api::PodAffinityTerm>& terms) {
-  Put(key, static_cast<int64_t>(terms.size()));
-  for (const api::PodAffinityTerm& term : terms) {
-    Put(key, term.topology_key);
-    Put(key, term.selector);
-    Put(key, static_cast<int64_t>(term.namespaces.size()));
-    for (const std::string& ns : term.namespaces) {
-      Put(key, ns);
-    }
-    Put(key, term.namespace_selector);
-  }
-}
-
-void Put(std::string& key, const api::PodRules& rules) {
-  Put(key, rules.ns);
-  Put(key, static_cast<int64_t>(rules.labels.size()));
-  for (const auto& [label, value] : rules.labels) {
-    Put(key, label);
-    Put(key, value);
-  }
-  Put(key, rules.affinity);
-  Put(key, rules.anti_affinity);
-  Put(key, static_cast<int64_t>(rules.spread.size()));
-  for (const api::SpreadConstraint& constraint : rules.spread) {
-    Put(key, constraint.topology_key);
-    Put(key, constraint.selector);
-    Put(key, constraint.max_skew);
-    Put(key, constraint.min_domains);
-    Put(key, (constraint.honor_affinity ? 1 : 0) + (constraint.honor_taints ? 2 : 0));
-  }
-}
-
-void Put(std::string& key, const api::PodVolumes& volumes) {
-  Put(key, volumes.ns);
-  for (const api::PodVolume& volume : volumes.claims) {
-    Put(key, volume.name);
-    Put(key, volume.claim);
-    Put(key, volume.made ? 1 : 0);
-    if (!volume.made)
-      continue;
-    const api::VolumeClaimSpec& spec = *volume.made;
-    Put(key, spec.storage_class ? 1 : 0);
-    Put(key, spec.storage_class.value_or(""));
-    Put(key, static_cast<int64_t>(spec.access_modes.size()));
-    for (const std::string& mode : spec.access_modes)
-      Put(key, mode);
-    Put(key, (spec.block ? 1 : 0) + (spec.storage ? 2 : 0));
-    Put(key, spec.storage.value_or(api::Quantity()).ToString());
-    Put(key, spec.selector);
-    Put(key, spec.volume_name);
-    Put(key, spec.attributes_class);
-  }
-}
-
-void Put(std::string& key, const api::PodShape& shape) {
-  Put(key, shape.requests);
-  Put(key, static_cast<int64_t>(shape.node_selector.size()));
-  for (const auto& [label, value] : shape.node_selector) {
-    Put(key, label);
-    Put(key, value);
-  }
-  Put(key, static_cast<int64_t>(shape.required_affinity.size()));
-  for (const api::NodeSelectorTerm& term : shape.required_affinity) {
-    Put(key, static_cast<int64_t>(term.expressions.size()));
-    for (const api::Requirement& requirement : term.expressions) {
-      Put(key, requirement);
-    }
-    Put(key, static_cast<int64_t>(term.fields.size()));
-    for (const api::Requirement& requirement : term.fields) {
-      Put(key, requirement);
-    }
-  }
-  Put(key, static_cast<int64_t>(shape.tolerations.size()));
-  for (const api::Toleration& toleration : shape.tolerations) {
-    Put(key, toleration.key);
-    Put(key, toleration.op);
-    Put(key, toleration.value);
-    Put(key, toleration.effect);
-  }
-  Put(key, static_cast<int64_t>(shape.host_ports.size()));
-  for (const api::HostPort& port : shape.host_ports) {
-    Put(key, port.ip);
-    Put(key, port.protocol);
-    Put(key, port.port);
-  }
-  Put(key, shape.scheduler_name);
-  Put(key, shape.node_name);
-  Put(key, (shape.has_required_affinity ? 1 : 0) + (shape.has_pod_affinity ? 2 : 0) +
-               (shape.has_topology_spread ? 4 : 0) + (shape.has_inline_disks ? 8 : 0) +
-               (shape.has_scheduling_gates ? 32 : 0) + (shape.rules ? 64 : 0));
-  if (shape.rules)
-    Put(key, *shape.rules);
-  Put(key, static_cast<int64_t>(shape.volumes ? shape.volumes->claims.size() : 0));
-  if (shape.volumes)
-    Put(key, *shape.volumes);
-  Put(key, static_cast<int64_t>(shape.claims.size()));
-  for (const api::PodClaim& claim : shape.claims) {
-    Put(key, claim.name);
-    Put(key, claim.claim);
-    Put(key, claim.claim_template);
-  }
-  Put(key, static_cast<int64_t>(shape.container_resources.size()));
-  for (const api::ContainerResource& resource : shape.container_resources) {
-    Put(key, resource.container);
-    Put(key, resource.short_lived ? 1 : 0);
-    Put(key, resource.resource);
-    Put(key, resource.amount);
-    Put(key, resource.index);
-  }
-}
-
-// Everything about a workload, but its place among equals, that can influence a decision or its
-// text.
-std::string ClassKey(const WorkloadInput& input) {
-  std::string key = input.preemption_gated ? "gated" : "";
-  if (!input.replaces.empty()) {
-    Put(key, input.id);
-    Put(key, input.replaces);
-  }
-  Put(key, input.priority);
-  for (const api::PodClaim& claim : input.group_claims) {
-    Put(key, claim.name);
-  }
-  for (const PodSetInput& pod_set : input.pod_sets) {
-    Put(key, pod_set.name);
-    Put(key, pod_set.count);
-    Put(key, pod_set.min_count.value_or(-1));
-    Put(key, pod_set.requests);
-    Put(key, *pod_set.shape);
-    if (!pod_set.shape->claims.empty())
-      Put(key, input.ns);  // the names mean other claims in another namespace
-  }
-  return key;
-}
-
-}  // namespace
-
 std::unique_ptr<Engine> MakeEngine() {
   return std::make_unique<EngineImpl>();
 }
@@ -248,8 +75,8 @@ FlavorConfig& EngineImpl::Flavor(const std::string& name) {
 }
 
 WorkloadId EngineImpl::Find(const std::string& id) const {
-  auto found = workload_ids_.find(id);
-  return found == workload_ids_.end() ? WorkloadId{} : found->second;
+  auto found = workload_ids_.find(std::string_view(id));
+  return found == workload_ids_.end() ? WorkloadId{} : *found;
 }
 
 WorkloadId EngineImpl::FindOrAdd(const std::string& id) {
@@ -265,13 +92,29 @@ WorkloadId EngineImpl::FindOrAdd(const std::string& id) {
     added = free_.back();
     free_.pop_back();
   }
-  workload_ids_.emplace(id, added);
+  keys_[added.value].id = id;
+  workload_ids_.insert(added);
   return added;
 }
 
+// Takes over what the caller says of it, but its place in the order.
+void EngineImpl::Fill(WorkloadId id, const WorkloadInput& input,
+                      std::shared_ptr<const WorkloadSpec> spec) {
+  WorkloadState& workload = Workload(id);
+  SetReplacement(id, input);
+  DropSpec(workload);
+  workload.spec = std::move(spec);
+  workload.workload_uid = input.workload_uid;
+  workload.job_uid = input.job_uid;
+  workload.misconfigured = input.misconfigured;
+  workload.preemption_gated = input.preemption_gated;
+  workload.invalid_requests = input.invalid_requests;
+}
+
 void EngineImpl::Free(WorkloadId id) {
-  LinkReplaced(Workload(id).input, {});
-  workload_ids_.erase(Workload(id).input.id);
+  DropReplacement(id);
+  DropSpec(Workload(id));
+  workload_ids_.erase(id);
   Workload(id) = WorkloadState{};
   evicted_by_.erase(id);
   for (auto& [victim, by] : evicted_by_) {
@@ -279,6 +122,25 @@ void EngineImpl::Free(WorkloadId id) {
   }
   keys_[id.value] = OrderKey{};
   free_.push_back(id);
+}
+
+std::shared_ptr<const WorkloadSpec> EngineImpl::SpecOf(const WorkloadInput& input) {
+  std::string key = ClassKey(input);
+  if (const auto known = specs_.find(key); known != specs_.end()) {
+    return known->second;
+  }
+  auto spec = std::make_shared<const WorkloadSpec>(WorkloadSpec{std::move(key), Specs(input)});
+  specs_.emplace(spec->key, spec);
+  return spec;
+}
+
+// Forgets the spec when this was the last workload that had it. Of its class in a PendingQueue it
+// is no member any more.
+void EngineImpl::DropSpec(WorkloadState& workload) {
+  if (workload.spec != nullptr && workload.spec.use_count() == 2) {
+    specs_.erase(workload.spec->key);
+  }
+  workload.spec.reset();
 }
 
 // --- configuration ---
@@ -448,7 +310,8 @@ WorkloadId EngineImpl::HoldingHead(const QueueState& queue) const {
 void EngineImpl::Attach(WorkloadId id) {
   WorkloadState& workload = Workload(id);
   LocalQueueState& local = Local(workload.local_queue);
-  local.pending.insert(id);
+  workload.place_in_local = static_cast<uint32_t>(local.pending.size());
+  local.pending.push_back(id);
   ++pending_count_;
   needs_pass_ = true;
   only_config_ = false;
@@ -463,8 +326,8 @@ void EngineImpl::Attach(WorkloadId id) {
   queue.untold.push_back(id);
   Mark(workload.queue);
   static const api::StringMap kNoLabels;
-  auto labels = namespaces_.find(workload.input.ns);
-  if (!workload.input.misconfigured.empty() ||
+  auto labels = namespaces_.find(local.key.ns);
+  if (!workload.misconfigured.empty() ||
       !queue.config.selector.Matches(labels == namespaces_.end() ? kNoLabels : labels->second)) {
     workload.place = Place::kOutside;
     queue.outside.insert(id);
@@ -483,13 +346,7 @@ void EngineImpl::Enqueue(WorkloadId id) {
   const LocalQueueState& local = Local(workload.local_queue);
   workload.place = Place::kQueued;
   const LocalQueueId lane = IsUsageBased(queue) ? workload.local_queue : LocalQueueId{};
-  const std::string key =
-      lane.Valid() ? local.key.ToString() + "\n" + workload.class_key : workload.class_key;
-  queue.pending->Add(id, key,
-                     queue.pending->HasClass(key)
-                         ? nullptr
-                         : std::make_shared<const std::vector<PodSetSpec>>(Specs(workload.input)),
-                     lane);
+  queue.pending->Add(id, workload.spec, lane);
   if (lane.Valid()) {
     queue.pending->SetUsage(lane, past_.Usage(local.key, local.fair_weight));
   }
@@ -499,10 +356,13 @@ void EngineImpl::Enqueue(WorkloadId id) {
 
 void EngineImpl::Detach(WorkloadId id) {
   WorkloadState& workload = Workload(id);
-  if (claim_ && claim_->id == workload.input.id) {
+  if (claim_ && claim_->id == Key(id).id) {
     DropClaim();
   }
-  Local(workload.local_queue).pending.erase(id);
+  std::vector<WorkloadId>& siblings = Local(workload.local_queue).pending;
+  siblings[workload.place_in_local] = siblings.back();
+  Workload(siblings.back()).place_in_local = workload.place_in_local;
+  siblings.pop_back();
   --pending_count_;
   if (workload.place == Place::kOutside) {
     Queue(workload.queue).outside.erase(id);
@@ -530,9 +390,9 @@ void EngineImpl::Detach(WorkloadId id) {
   workload.queue = QueueId{};
 }
 
-void EngineImpl::Resolve(const std::set<WorkloadId>& ids) {
-  const std::vector<WorkloadId> copy(ids.begin(), ids.end());
-  for (const WorkloadId id : copy) {
+void EngineImpl::Resolve(std::vector<WorkloadId> ids) {
+  std::sort(ids.begin(), ids.end());
+  for (const WorkloadId id : ids) {
     Detach(id);
     Attach(id);
   }
@@ -566,13 +426,13 @@ std::vector<PodSetSpec> EngineImpl::Specs(const WorkloadInput& input) {
 void EngineImpl::SetPending(const WorkloadInput& input) {
   const WorkloadId id = FindOrAdd(input.id);
   WorkloadState& workload = Workload(id);
-  OrderKey key{input.priority, input.queue_time, input.uid, input.id, kNoTime};
-  std::string class_key = ClassKey(input);
+  OrderKey key = MakeKey(input.priority, input.queue_time, input.uid, input.id);
+  std::shared_ptr<const WorkloadSpec> spec = SpecOf(input);
   const LocalQueueId local = LocalByKey({input.ns, input.local_queue});
   if (workload.phase == Phase::kPending) {
-    if (keys_[id.value] == key && workload.class_key == class_key &&
-        workload.local_queue == local && workload.input.misconfigured == input.misconfigured &&
-        workload.input.replaced == input.replaced) {
+    if (keys_[id.value] == key && workload.spec == spec && workload.local_queue == local &&
+        workload.misconfigured == input.misconfigured &&
+        (workload.replacement == nullptr || workload.replacement->replaced == input.replaced)) {
       return;
     }
     Detach(id);
@@ -585,12 +445,10 @@ void EngineImpl::SetPending(const WorkloadInput& input) {
   }
   if (workload.phase != Phase::kPending) {
     workload.told = 0;
-    workload.told_text = 0;
+    workload.told_details = 0;
   }
   workload.phase = Phase::kPending;
-  LinkReplaced(workload.input, input);
-  workload.input = input;
-  workload.class_key = std::move(class_key);
+  Fill(id, input, std::move(spec));
   workload.local_queue = local;
   keys_[id.value] = std::move(key);
   Recount(input.id);
@@ -641,22 +499,20 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
   if (workload.phase == Phase::kPending) {
     Detach(id);
   } else if (workload.phase == Phase::kReserved) {
-    less_important = input.priority < workload.input.priority;  // others may take its quota now
+    less_important = input.priority < Key(id).priority;  // others may take its quota now
     before = workload.usage;
     queue_before = workload.queue;
     AddToBooks(id, -1);
   }
   workload.phase = Phase::kReserved;
-  LinkReplaced(workload.input, input);
-  workload.input = input;
-  workload.class_key.clear();
+  Fill(id, input, SpecOf(input));
   workload.local_queue = LocalByKey({input.ns, input.local_queue});
   workload.queue = QueueByName(admission.cluster_queue);
   workload.admitted = admitted;
   workload.told = 0;
-  workload.told_text = 0;
-  keys_[id.value] = OrderKey{input.priority, input.queue_time, input.uid, input.id,
-                             std::chrono::floor<std::chrono::seconds>(reserved_at)};
+  workload.told_details = 0;
+  keys_[id.value] = MakeKey(input.priority, input.queue_time, input.uid, input.id,
+                            std::chrono::floor<std::chrono::seconds>(reserved_at));
 
   workload.usage.clear();
   for (const api::PodSetAssignment& assignment : admission.assignments) {
@@ -680,10 +536,9 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
                amount);
     }
   }
-  workload.whole.clear();
-  if (!input.replaces.empty()) {
-    workload.whole = workload.usage;
-    workload.usage = Beyond(workload.whole, Replaced(id));
+  if (workload.replacement != nullptr) {
+    workload.replacement->whole = workload.usage;
+    workload.usage = Beyond(workload.replacement->whole, Replaced(id));
   }
   AddToBooks(id, +1);
   Recount(input.id);
@@ -704,10 +559,11 @@ bool EngineImpl::SetReserved(const WorkloadInput& input, const api::Admission& a
 
 bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
   const WorkloadState& workload = Workload(id);
-  capacity_->Release(workload.input.id);
-  std::vector<PodSetSpec> specs = Specs(workload.input);
+  const std::string& name = Key(id).id;
+  capacity_->Release(name);
+  std::vector<PodSetSpec> specs = workload.spec->pod_sets;
   SetHeld(id, specs);
-  Gang required{workload.input.id, {}, workload.input.group_claims};
+  Gang required{name, {}, specs.empty() ? std::vector<api::PodClaim>() : specs[0].group_claims};
   for (const PodSetSpec& spec : specs) {
     auto assignment = std::find_if(admission.assignments.begin(), admission.assignments.end(),
                                    [&](const auto& known) { return known.name == spec.name; });
@@ -724,7 +580,7 @@ bool EngineImpl::PlanReserved(WorkloadId id, const api::Admission& admission) {
     }
     PodSetSpec unbound = spec;
     unbound.count = assignment->count ? std::min(spec.count, *assignment->count) : spec.count;
-    unbound.count -= capacity_->Bound(workload.input.id, spec.name);
+    unbound.count -= capacity_->Bound(name, spec.name);
     if (wanted && unbound.count > 0) {
       required.pod_sets.push_back(MakeGangPodSet(unbound, choices, flavors_));
     }

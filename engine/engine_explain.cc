@@ -27,8 +27,8 @@ bool CanNeverRun(PendingReason reason) {
 EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const {
   const WorkloadState& workload = Workload(id);
   auto plain = [](PendingReason reason, std::string text) {
-    Explanation out{reason, 0, std::move(text)};
-    out.fingerprint = Hash(out.text, static_cast<uint64_t>(reason) + 1);
+    Explanation out{reason, 0, 0, std::move(text)};
+    out.fingerprint = out.details = Hash(out.text, static_cast<uint64_t>(reason) + 1);
     return out;
   };
   const LocalQueueState& local = Local(workload.local_queue);
@@ -44,10 +44,10 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
                  "ClusterQueue " + Queue(local.queue).name + " doesn't exist");
   }
   const QueueState& queue = Queue(workload.queue);
-  if (!workload.input.misconfigured.empty()) {
-    return plain(workload.input.invalid_requests ? PendingReason::kNotAccepted
-                                                 : PendingReason::kMisconfigured,
-                 workload.input.misconfigured);
+  if (!workload.misconfigured.empty()) {
+    return plain(
+        workload.invalid_requests ? PendingReason::kNotAccepted : PendingReason::kMisconfigured,
+        workload.misconfigured);
   }
   if (workload.place == Place::kOutside) {
     return plain(PendingReason::kNotAccepted,
@@ -58,7 +58,8 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
   }
   if (workload.place == Place::kWaiting) {
     const Waiting* waiting = FindWaiting(id);
-    Explanation out{waiting->refusal.reason, waiting->refusal.Fingerprint(), ""};
+    Explanation out{waiting->refusal.reason, waiting->refusal.Fingerprint(),
+                    waiting->refusal.Details() + waiting->victims, ""};
     if (with_text) {
       out.text = Text(waiting->refusal, waiting->pod_sets, tables_);
       if (waiting->victims > 0) {
@@ -93,7 +94,7 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
     return plain(cls.refusal.reason,
                  "Bypassed scheduling evaluation because an equivalent workload recently failed");
   }
-  Explanation out{cls.refusal.reason, cls.refusal.Fingerprint(), ""};
+  Explanation out{cls.refusal.reason, cls.refusal.Fingerprint(), cls.refusal.Details(), ""};
   if (with_text) {
     out.text = TextOf(cls, cls.refusal);
   }
@@ -102,7 +103,7 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
 
 std::string EngineImpl::TextOf(const WorkloadClass& cls, const Refusal& refusal) const {
   std::vector<std::string> names;
-  for (const PodSetSpec& spec : *cls.pod_sets) {
+  for (const PodSetSpec& spec : cls.spec->pod_sets) {
     names.push_back(spec.name);
   }
   return Text(refusal, names, tables_);
@@ -172,19 +173,18 @@ void EngineImpl::TellOne(WorkloadId id, bool numbers_too, PassResult& result) {
     return;  // gone or admitted since it was noted
   }
   Explanation why = Explain(id, /*with_text=*/false);
-  if (why.fingerprint == workload.told && !numbers_too) {
+  if (why.fingerprint == workload.told && (!numbers_too || why.details == workload.told_details)) {
     return;
   }
   if (why.reason != PendingReason::kBehindHead) {
     FillTexts(id);
   }
   why = Explain(id, /*with_text=*/true);
-  const uint64_t text = Hash(why.text);
-  if (why.fingerprint == workload.told && text == workload.told_text) {
+  if (why.fingerprint == workload.told && why.details == workload.told_details) {
     return;
   }
   workload.told = why.fingerprint;
-  workload.told_text = text;
+  workload.told_details = why.details;
   result.pending.push_back({Key(id).id, why.reason, std::move(why.text)});
 }
 

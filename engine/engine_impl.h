@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,7 @@
 #include "engine/stage.h"
 #include "engine/tournament.h"
 #include "engine/usage_ledger.h"
+#include "engine/workload_spec.h"
 
 namespace tutti::engine {
 
@@ -51,13 +53,28 @@ struct UsageBook {
   void Add(const Usage& more, bool is_admitted, int sign);
 };
 
+// Finds a workload by its id, which only its OrderKey has.
+struct HashOfId {
+  using is_transparent = void;
+  const OrderTable* keys;
+  size_t operator()(std::string_view id) const { return std::hash<std::string_view>()(id); }
+  size_t operator()(WorkloadId id) const { return (*this)((*keys)[id.value].id); }
+};
+struct SameId {
+  using is_transparent = void;
+  const OrderTable* keys;
+  bool operator()(WorkloadId a, WorkloadId b) const { return a == b; }
+  bool operator()(WorkloadId a, std::string_view id) const { return (*keys)[a.value].id == id; }
+  bool operator()(std::string_view id, WorkloadId a) const { return (*this)(a, id); }
+};
+
 struct LocalQueueState {
   api::ObjectKey key;
   bool exists = false;
   bool stopped = false;
   QueueId queue;  // not valid when the LocalQueue does not exist
   double fair_weight = 1;
-  std::set<WorkloadId> pending;
+  std::vector<WorkloadId> pending;  // in no order; WorkloadState::place_in_local
   UsageBook book;
 };
 
@@ -90,25 +107,41 @@ struct QueueState {
   WorkloadId told_head;
 };
 
+// Of a workload that takes the place of another (engine_slices.cc): WorkloadInput::replaces and
+// ::replaced, and all that it was admitted with.
+struct Replacement {
+  std::string replaces;
+  std::optional<api::Admission> replaced;
+  Usage whole;
+};
+
+// There may be a million of these: what is rare is apart, and what equal workloads share is shared.
+// Id, uid and the times are in the OrderKey.
 struct WorkloadState {
   static constexpr uint64_t kNotParked = std::numeric_limits<uint64_t>::max();
   enum class Phase : uint8_t { kFree, kPending, kReserved };
   enum class Place : uint8_t { kUnqueued, kOutside, kQueued, kWaiting };
   Phase phase = Phase::kFree;
   Place place = Place::kUnqueued;
-  WorkloadInput input;
-  std::string class_key;
-  LocalQueueId local_queue;
-  QueueId queue;
-  uint64_t told = 0;                // fingerprint of the reason told last; 0 = nothing
-  uint64_t told_text = 0;           // hash of the message told last
-  uint64_t joined_at = kNotParked;  // WorkloadClass::tries when it joined a parked class
+  bool preemption_gated = false;
+  bool invalid_requests = false;
   // Of reserved ones.
   bool admitted = false;
   bool evicting = false;
   bool fresh = false;  // reserved by the running pass
-  Usage usage;         // without what the workload has that it replaces
-  Usage whole;         // of one that replaces another: all that it was admitted with
+
+  LocalQueueId local_queue;
+  uint32_t place_in_local = 0;  // index in LocalQueueState::pending
+  QueueId queue;
+  std::shared_ptr<const WorkloadSpec> spec;
+  std::string workload_uid;
+  std::string job_uid;
+  std::string misconfigured;
+  std::unique_ptr<Replacement> replacement;  // null: none
+  uint64_t told = 0;                         // fingerprint of the reason told last; 0 = nothing
+  uint64_t told_details = 0;                 // Explanation::details of the message told last
+  uint64_t joined_at = kNotParked;           // WorkloadClass::tries when it joined a parked class
+  Usage usage;  // of reserved ones; without what the one that it replaces has
 };
 
 class EngineImpl final : public Engine {
@@ -222,7 +255,8 @@ class EngineImpl final : public Engine {
   struct Explanation {
     PendingReason reason = PendingReason::kPendingEvaluation;
     uint64_t fingerprint = 0;
-    std::string text;  // only when asked for
+    uint64_t details = 0;  // of the text
+    std::string text;      // only when asked for
   };
 
   // --- tables (engine.cc) ---
@@ -243,7 +277,10 @@ class EngineImpl final : public Engine {
   FlavorConfig& Flavor(const std::string& name);
   [[nodiscard]] WorkloadId Find(const std::string& id) const;
   WorkloadId FindOrAdd(const std::string& id);
+  void Fill(WorkloadId id, const WorkloadInput& input, std::shared_ptr<const WorkloadSpec> spec);
   void Free(WorkloadId id);
+  [[nodiscard]] std::shared_ptr<const WorkloadSpec> SpecOf(const WorkloadInput& input);
+  void DropSpec(WorkloadState& workload);
 
   // --- quota tree (engine_tree.cc) ---
   void ConfigChanged();
@@ -258,7 +295,7 @@ class EngineImpl final : public Engine {
   void Attach(WorkloadId id);
   void Enqueue(WorkloadId id);
   void Detach(WorkloadId id);
-  void Resolve(const std::set<WorkloadId>& ids);
+  void Resolve(std::vector<WorkloadId> ids);
   void ResolveQueue(QueueId queue);
   [[nodiscard]] WorkloadId HoldingHead(const QueueState& queue) const;
   void AddToBooks(WorkloadId id, int sign);
@@ -269,7 +306,8 @@ class EngineImpl final : public Engine {
 
   // --- workload slices (engine_slices.cc) ---
   [[nodiscard]] WorkloadId Replaced(WorkloadId id) const;
-  void LinkReplaced(const WorkloadInput& before, const WorkloadInput& now);
+  void SetReplacement(WorkloadId id, const WorkloadInput& input);
+  void DropReplacement(WorkloadId id);
   void SetHeld(WorkloadId id, std::vector<PodSetSpec>& specs) const;
   [[nodiscard]] PodSets SpecsOf(WorkloadId id, const WorkloadClass& cls) const;
   [[nodiscard]] Usage Beyond(const Usage& whole, WorkloadId replaced) const;
@@ -356,7 +394,11 @@ class EngineImpl final : public Engine {
   OrderTable keys_;
   std::deque<WorkloadState> workloads_;
   std::vector<WorkloadId> free_;
-  std::unordered_map<std::string, WorkloadId> workload_ids_;  // looked up, never iterated
+  // By OrderKey::id. Looked up, never iterated.
+  std::unordered_set<WorkloadId, HashOfId, SameId> workload_ids_{0, HashOfId{&keys_},
+                                                                 SameId{&keys_}};
+  // By key; those that a workload has. Looked up, never iterated.
+  std::unordered_map<std::string_view, std::shared_ptr<const WorkloadSpec>> specs_;
   std::vector<WorkloadId> untold_;  // pending ones outside of any ClusterQueue
   size_t pending_count_ = 0;
 

@@ -141,6 +141,7 @@ void EngineImpl::MindClaim(WorkloadId workload, const Assignment& refused) {
 // Nominated entries of one cycle, unordered; hold-only ones of parked StrictFIFO heads included.
 std::vector<EngineImpl::Entry> EngineImpl::Nominate() {
   std::vector<Entry> entries;
+  entries.reserve(lively_.size());
   const std::set<QueueId> first = QueuesOfResumed();
   for (const auto& [name, id] : lively_) {
     QueueState& queue = Queue(id);
@@ -208,7 +209,7 @@ void EngineImpl::Refuse(QueueState& queue, ClassId id, Refusal refusal) {
       std::any_of(refusal.facts.begin(), refusal.facts.end(),
                   [](const Fact& fact) { return fact.kind == FactKind::kInFlight; }) ||
       (cls.waits_for_nodes &&
-       std::any_of(cls.pod_sets->begin(), cls.pod_sets->end(),
+       std::any_of(cls.spec->pod_sets.begin(), cls.spec->pod_sets.end(),
                    [](const PodSetSpec& spec) { return spec.shape->rules.has_value(); }));
   const api::Preemption& policy = queue.config.preemption;
   cls.order_matters = cls.waits_for_flights ||
@@ -422,7 +423,9 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   decision.id = Key(entry.workload).id;
   decision.cluster_queue = queue.name;
   WorkloadState& workload = Workload(entry.workload);
-  workload.whole.clear();
+  if (workload.replacement != nullptr) {
+    workload.replacement->whole.clear();
+  }
   for (size_t index = 0; index < specs->size(); ++index) {
     PodSetDecision pod_set;
     pod_set.name = (*specs)[index].name;
@@ -431,8 +434,8 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
       const std::string& resource = tables_.resources.Name(choice.resource);
       pod_set.flavors[resource] = tables_.flavors.Name(choice.flavor);
       pod_set.usage[resource] = choice.amount;
-      if (!workload.input.replaces.empty()) {
-        AddUsage(workload.whole, choice.pair, choice.amount);
+      if (workload.replacement != nullptr) {
+        AddUsage(workload.replacement->whole, choice.pair, choice.amount);
       }
     }
     decision.pod_sets.push_back(std::move(pod_set));
@@ -441,7 +444,6 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   Detach(entry.workload);
   workload.queue = queue_id;
   workload.phase = Phase::kReserved;
-  workload.class_key.clear();
   workload.admitted = false;
   workload.evicting = false;
   workload.fresh = true;
@@ -449,7 +451,7 @@ void EngineImpl::Commit(Entry& entry, AdmitDecision decision, PassResult& result
   keys_[entry.workload.value].reserved_at = std::chrono::floor<std::chrono::seconds>(now_);
   queue.reserved.insert(entry.workload);
   workload.told = 0;
-  workload.told_text = 0;
+  workload.told_details = 0;
   workload.usage = std::move(entry.assignment.usage);
   ++admissions_;
   queue.book.Add(workload.usage, false, +1);

@@ -292,7 +292,7 @@ void EngineImpl::Scan(Entry& entry) {
   int64_t high = spare + 1;
   while (low < high) {
     const int64_t without = low + (high - low) / 2;
-    auto fewer = std::make_shared<std::vector<PodSetSpec>>(*cls.pod_sets);
+    auto fewer = std::make_shared<std::vector<PodSetSpec>>(cls.spec->pod_sets);
     for (PodSetSpec& spec : *fewer) {
       spec.count -= static_cast<int32_t>((spec.count - spec.min_count) * without / spare);
     }
@@ -505,7 +505,7 @@ EngineImpl::Tried EngineImpl::TryPreempt(Entry& entry, PassResult& result) {
   if (!fits) {
     return Tried::kSkipped;
   }
-  if (!entry.victims.empty() && Workload(entry.workload).input.preemption_gated) {
+  if (!entry.victims.empty() && Workload(entry.workload).preemption_gated) {
     Refusal refusal = std::move(entry.assignment.refusal);
     refusal.reason = PendingReason::kPreemptionGated;
     refusal.plain = "Workload requires preemption, but it's gated";
@@ -524,7 +524,7 @@ void EngineImpl::StartWaiting(Entry& entry, PassResult& result) {
   waiting.refusal = std::move(entry.assignment.refusal);
   waiting.refusal.reason = PendingReason::kWaitingForPreemptedWorkloads;
   waiting.victims = entry.victims.size();
-  for (const PodSetSpec& spec : *queue.pending->Class(entry.cls).pod_sets) {
+  for (const PodSetSpec& spec : queue.pending->Class(entry.cls).spec->pod_sets) {
     waiting.pod_sets.push_back(spec.name);
   }
   waiting.flavors = std::move(entry.assignment.contested);
@@ -570,13 +570,13 @@ std::string EngineImpl::PathOf(QueueId queue) const {
 }
 
 PreemptDecision EngineImpl::Decide(WorkloadId by, QueueId queue, const Victim& victim) const {
-  const WorkloadInput& preemptor = Workload(by).input;
+  const WorkloadState& preemptor = Workload(by);
   const WorkloadState& state = Workload(victim.workload);
   PreemptDecision decision;
-  decision.id = state.input.id;
-  decision.uid = state.input.workload_uid;
+  decision.id = Key(victim.workload).id;
+  decision.uid = state.workload_uid;
   decision.cluster_queue = Queue(state.queue).name;
-  decision.by = preemptor.id;
+  decision.by = Key(by).id;
   decision.by_uid = preemptor.workload_uid;
   decision.by_job_uid = preemptor.job_uid;
   decision.by_cluster_queue = Queue(queue).name;

@@ -172,17 +172,13 @@ api::Amounts EngineImpl::PendingRequests(const std::string& cluster_queue) const
     }
   }
   const auto add = [&](WorkloadId id) {
-    for (const PodSetInput& pod_set : Workload(id).input.pod_sets) {
-      const auto count = std::max(0, pod_set.count);
-      for (const auto& [resource, amount] : pod_set.requests) {
-        if (resource == "pods") {
-          continue;
-        }
-        int64_t& sum = sums[resource];
-        sum = Saturate(Amount{sum} + Amount{amount} * count);
+    for (const PodSetSpec& pod_set : Workload(id).spec->pod_sets) {
+      for (const auto& [resource, amount] : pod_set.per_pod) {
+        int64_t& sum = sums[tables_.resources.Name(resource)];
+        sum = Saturate(Amount{sum} + Amount{amount} * pod_set.count);
       }
       if (const auto pods = sums.find("pods"); pods != sums.end()) {
-        pods->second = Saturate(Amount{pods->second} + count);
+        pods->second = Saturate(Amount{pods->second} + pod_set.count);
       }
     }
   };
@@ -238,6 +234,7 @@ std::string EngineImpl::SanityCheck() const {
   std::map<LocalQueueId, UsageBook> local_books;
   std::map<QueueId, size_t> queued;
   size_t pending = 0;
+  std::set<std::string_view> specs;
   for (uint32_t index = 0; index < workloads_.size(); ++index) {
     const WorkloadId id{index};
     const WorkloadState& workload = Workload(id);
@@ -245,6 +242,7 @@ std::string EngineImpl::SanityCheck() const {
       continue;
     }
     const std::string& name = Key(id).id;
+    specs.insert(workload.spec->key);
     if (Find(name) != id) {
       return "workload " + name + " is not found by its id";
     }
@@ -261,7 +259,8 @@ std::string EngineImpl::SanityCheck() const {
       if (workload.place != Place::kUnqueued && !in_order && !in_outside && !in_waiting) {
         return "pending workload " + name + " is in no queue";
       }
-      if (!Local(workload.local_queue).pending.contains(id)) {
+      const std::vector<WorkloadId>& siblings = Local(workload.local_queue).pending;
+      if (workload.place_in_local >= siblings.size() || siblings[workload.place_in_local] != id) {
         return "pending workload " + name + " is missing in its LocalQueue";
       }
       if (workload.queue.Valid()) {
@@ -269,17 +268,21 @@ std::string EngineImpl::SanityCheck() const {
       }
       continue;
     }
-    if (Local(workload.local_queue).pending.contains(id)) {
-      return "workload " + name + " is pending and reserved";
-    }
     if (!Queue(workload.queue).reserved.contains(id)) {
       return "reserved workload " + name + " is missing in its ClusterQueue";
     }
     queue_books[workload.queue].Add(workload.usage, workload.admitted, +1);
     local_books[workload.local_queue].Add(workload.usage, workload.admitted, +1);
   }
-  if (pending != pending_count_) {
+  size_t listed = 0;
+  for (const LocalQueueState& local : local_queues_) {
+    listed += local.pending.size();
+  }
+  if (pending != pending_count_ || pending != listed) {
     return "count of pending workloads is wrong";
+  }
+  if (specs.size() != specs_.size()) {
+    return "specs are kept that no workload has";
   }
   for (const auto& [name, id] : queue_ids_) {
     const QueueState& queue = Queue(id);

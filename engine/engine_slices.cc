@@ -8,28 +8,35 @@
 
 namespace tutti::engine {
 
-void EngineImpl::LinkReplaced(const WorkloadInput& before, const WorkloadInput& now) {
-  if (before.replaces == now.replaces && before.id == now.id) {
+void EngineImpl::DropReplacement(WorkloadId id) {
+  WorkloadState& workload = Workload(id);
+  if (workload.replacement == nullptr) {
     return;
   }
-  if (const auto known = replacers_.find(before.replaces); known != replacers_.end()) {
-    known->second.erase(before.id);
-    if (known->second.empty()) {
-      replacers_.erase(known);
-    }
+  const auto known = replacers_.find(workload.replacement->replaces);
+  known->second.erase(Key(id).id);
+  if (known->second.empty()) {
+    replacers_.erase(known);
   }
-  if (!now.replaces.empty()) {
-    replacers_[now.replaces].insert(now.id);
+  workload.replacement.reset();
+}
+
+void EngineImpl::SetReplacement(WorkloadId id, const WorkloadInput& input) {
+  DropReplacement(id);
+  if (!input.replaces.empty()) {
+    Workload(id).replacement =
+        std::make_unique<Replacement>(Replacement{input.replaces, input.replaced, {}});
+    replacers_[input.replaces].insert(Key(id).id);
   }
 }
 
 // The workload whose place this one takes, as long as it holds quota of the same ClusterQueue.
 WorkloadId EngineImpl::Replaced(WorkloadId id) const {
   const WorkloadState& workload = Workload(id);
-  if (workload.input.replaces.empty()) {
+  if (workload.replacement == nullptr) {
     return WorkloadId{};
   }
-  const WorkloadId old = Find(workload.input.replaces);
+  const WorkloadId old = Find(workload.replacement->replaces);
   return old.Valid() && old != id && Workload(old).phase == Phase::kReserved &&
                  Workload(old).queue == workload.queue
              ? old
@@ -37,12 +44,12 @@ WorkloadId EngineImpl::Replaced(WorkloadId id) const {
 }
 
 void EngineImpl::SetHeld(WorkloadId id, std::vector<PodSetSpec>& specs) const {
-  const WorkloadInput& input = Workload(id).input;
-  if (!Replaced(id).Valid() || !input.replaced) {
+  if (!Replaced(id).Valid() || !Workload(id).replacement->replaced) {
     return;
   }
+  const api::Admission& replaced = *Workload(id).replacement->replaced;
   for (PodSetSpec& spec : specs) {
-    for (const api::PodSetAssignment& old : input.replaced->assignments) {
+    for (const api::PodSetAssignment& old : replaced.assignments) {
       if (old.name != spec.name) {
         continue;
       }
@@ -63,9 +70,9 @@ void EngineImpl::SetHeld(WorkloadId id, std::vector<PodSetSpec>& specs) const {
 // The pod sets of a class, with what this member of it has already.
 EngineImpl::PodSets EngineImpl::SpecsOf(WorkloadId id, const WorkloadClass& cls) const {
   if (!Replaced(id).Valid()) {
-    return cls.pod_sets;
+    return {cls.spec, &cls.spec->pod_sets};
   }
-  auto specs = std::make_shared<std::vector<PodSetSpec>>(*cls.pod_sets);
+  auto specs = std::make_shared<std::vector<PodSetSpec>>(cls.spec->pod_sets);
   SetHeld(id, *specs);
   return specs;
 }
@@ -75,7 +82,7 @@ Usage EngineImpl::Beyond(const Usage& whole, WorkloadId replaced) const {
     return whole;
   }
   const WorkloadState& old = Workload(replaced);
-  const Usage& held = old.input.replaces.empty() ? old.usage : old.whole;
+  const Usage& held = old.replacement == nullptr ? old.usage : old.replacement->whole;
   Usage beyond;
   for (const auto& [pair, amount] : whole) {
     const auto known = std::find_if(held.begin(), held.end(), [&, key = pair](const auto& entry) {
@@ -98,7 +105,7 @@ void EngineImpl::Recount(const std::string& replaced) {
     if (workload.phase != Phase::kReserved) {
       continue;
     }
-    Usage usage = Beyond(workload.whole, Replaced(id));
+    Usage usage = Beyond(workload.replacement->whole, Replaced(id));
     if (usage == workload.usage) {
       continue;
     }

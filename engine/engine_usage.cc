@@ -53,14 +53,13 @@ void EngineImpl::PlaceLane(LocalQueueId id) {
 void EngineImpl::ChargeEntry(WorkloadId id) {
   const WorkloadState& workload = Workload(id);
   if (IsUsageBased(Queue(workload.queue))) {
-    past_.Charge(Local(workload.local_queue).key, workload.input.id, BaseUnits(workload.usage),
-                 now_);
+    past_.Charge(Local(workload.local_queue).key, Key(id).id, BaseUnits(workload.usage), now_);
     PlaceLane(workload.local_queue);
   }
 }
 
 void EngineImpl::RefundEntry(WorkloadId id) {
-  past_.Refund(Local(Workload(id).local_queue).key, Workload(id).input.id);
+  past_.Refund(Local(Workload(id).local_queue).key, Key(id).id);
   PlaceLane(Workload(id).local_queue);
 }
 
@@ -68,7 +67,7 @@ void EngineImpl::SettleEntry(WorkloadId id) {
   const WorkloadState& workload = Workload(id);
   if (IsUsageBased(Queue(workload.queue))) {
     const LocalQueueState& local = Local(workload.local_queue);
-    past_.Settle(local.key, workload.input.id, AdmittedUse(local), now_);
+    past_.Settle(local.key, Key(id).id, AdmittedUse(local), now_);
     PlaceLane(workload.local_queue);
   }
 }

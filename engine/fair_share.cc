@@ -64,10 +64,17 @@ FairShare FairShares::Of(NodeId node) const {
   if (!parent.Valid()) {
     return share;
   }
-  std::map<ResourceId, Amount> borrowed;
+  std::vector<std::pair<ResourceId, Amount>> borrowed;  // few
   for (const auto& [pair, amount] : tree_.BorrowedBy(node)) {
     share.borrowed.push_back(pair);
-    borrowed[tables_.pairs.Resource(pair)] += amount;
+    const ResourceId resource = tables_.pairs.Resource(pair);
+    const auto known = std::find_if(borrowed.begin(), borrowed.end(),
+                                    [&](const auto& entry) { return entry.first == resource; });
+    if (known == borrowed.end()) {
+      borrowed.emplace_back(resource, amount);
+    } else {
+      known->second += amount;
+    }
   }
   const Lendable& lendable = lendable_[parent.value];
   for (const auto& [resource, amount] : borrowed) {

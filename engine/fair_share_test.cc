@@ -237,7 +237,8 @@ TEST(TournamentTest, AgreesWithANaiveOne) {
     for (int index = 0; index < queue_count; ++index) {
       const NodeId queue = tree.AddNode();
       tree.SetParent(queue, cohorts[pick(0, cohort_count - 1)]);
-      Head head{queue, {}, {pick(0, 1), Time{}, std::to_string(index), std::to_string(index)}};
+      Head head{
+          queue, {}, MakeKey(pick(0, 1), Time{}, std::to_string(index), std::to_string(index))};
       for (const FlavorResourceId pair : pairs) {
         tree.SetLimits(queue, pair, Nominal(pick(0, 6)));
         if (pick(0, 1) == 1) {
@@ -285,8 +286,8 @@ TEST(TournamentTest, OfSeveralTreesTheFirstInOrderGoesFirst) {
   const FairShares shares(tree, tables);
   Tournament tournament(tree, shares);
   const Usage nothing;
-  const OrderKey low{0, Time{}, "a", "a"};
-  const OrderKey high{1, Time{}, "b", "b"};
+  const OrderKey low = MakeKey(0, Time{}, "a", "a");
+  const OrderKey high = MakeKey(1, Time{}, "b", "b");
   tournament.Add(0, late, nothing, low);
   tournament.Add(1, early, nothing, high);
   EXPECT_EQ(tournament.Pop(), 1U);

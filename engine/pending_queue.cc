@@ -9,6 +9,19 @@
 
 namespace tutti::engine {
 
+namespace {
+
+// Who leaves a queue is nearly always its first: that one needs no search.
+void EraseFrom(WorkloadSet& set, WorkloadId workload) {
+  if (*set.begin() == workload) {
+    set.erase(set.begin());
+  } else {
+    set.erase(workload);
+  }
+}
+
+}  // namespace
+
 bool Before(const OrderKey& a, const OrderKey& b) {
   if (a.priority != b.priority) {
     return a.priority > b.priority;
@@ -17,14 +30,24 @@ bool Before(const OrderKey& a, const OrderKey& b) {
 }
 
 bool IsOlder(const OrderKey& a, const OrderKey& b) {
-  return std::tie(a.queue_time, a.uid, a.id) < std::tie(b.queue_time, b.uid, b.id);
+  return std::tie(a.queue_time, a.uid_prefix, a.uid, a.id) <
+         std::tie(b.queue_time, b.uid_prefix, b.uid, b.id);
+}
+
+OrderKey MakeKey(int64_t priority, Time queue_time, std::string uid, std::string id,
+                 Time reserved_at) {
+  uint64_t prefix = 0;
+  for (size_t i = 0; i < sizeof prefix; ++i) {
+    prefix = prefix << 8 | (i < uid.size() ? static_cast<unsigned char>(uid[i]) : 0);
+  }
+  return {priority, queue_time, reserved_at, prefix, std::move(uid), std::move(id)};
 }
 
 bool ByYielding::operator()(WorkloadId a, WorkloadId b) const {
   const OrderKey& x = (*keys)[a.value];
   const OrderKey& y = (*keys)[b.value];
-  return std::tie(x.priority, y.reserved_at, x.uid, x.id) <
-         std::tie(y.priority, x.reserved_at, y.uid, y.id);
+  return std::tie(x.priority, y.reserved_at, x.uid_prefix, x.uid, x.id) <
+         std::tie(y.priority, x.reserved_at, y.uid_prefix, y.uid, y.id);
 }
 
 bool PendingQueue::ByFirst::operator()(ClassId a, ClassId b) const {
@@ -33,19 +56,17 @@ bool PendingQueue::ByFirst::operator()(ClassId a, ClassId b) const {
   return ByOrder{queue->keys_}(first_a, first_b);
 }
 
-void PendingQueue::Add(WorkloadId workload, const std::string& key,
-                       const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets,
+void PendingQueue::Add(WorkloadId workload, const std::shared_ptr<const WorkloadSpec>& spec,
                        LocalQueueId lane_id) {
   Changed();
   Lane& lane = lanes_.try_emplace(lane_id, this).first->second;
-  auto [position, is_new] = by_key_.try_emplace(key, ClassId{next_class_});
+  auto [position, is_new] = lane.classes.try_emplace(spec.get(), ClassId{next_class_});
   const ClassId id = position->second;
   if (is_new) {
     ++next_class_;
     auto added = std::make_unique<WorkloadClass>(keys_);
-    added->key = key;
+    added->spec = spec;
     added->lane = lane_id;
-    added->pod_sets = pod_sets;
     added->members.insert(workload);
     classes_.emplace(id.value, std::move(added));
     lane.ready.insert(id);
@@ -78,15 +99,15 @@ void PendingQueue::Remove(WorkloadId workload) {
   WorkloadClass& known = Class(id);
   const LocalQueueId lane_id = known.lane;
   Lane& lane = LaneOf(known);
-  lane.order.erase(workload);
+  EraseFrom(lane.order, workload);
   if (known.ready) {
     lane.ready.erase(id);
   }
-  known.members.erase(workload);
+  EraseFrom(known.members, workload);
   if (known.members.empty()) {
     node_waiters_.erase(id);
     flight_waiters_.erase(id);
-    by_key_.erase(known.key);
+    lane.classes.erase(known.spec.get());
     classes_.erase(id.value);
   } else if (known.ready) {
     lane.ready.insert(id);
@@ -111,6 +132,9 @@ double PendingQueue::UsageOf(LocalQueueId lane) const {
 
 template <typename Pick>
 WorkloadId PendingQueue::FirstOfLanes(const Pick& pick) const {
+  if (lanes_.size() == 1) {
+    return pick(lanes_.begin()->second);
+  }
   WorkloadId best;
   double best_usage = 0;
   for (const auto& [id, lane] : lanes_) {
@@ -251,6 +275,10 @@ std::string PendingQueue::SanityCheck() const {
     if (lane == lanes_.end()) {
       return "class in no lane";
     }
+    auto position = lane->second.classes.find(known->spec.get());
+    if (position == lane->second.classes.end() || position->second != ClassId{id}) {
+      return "class is not found by its spec";
+    }
     if (known->ready != lane->second.ready.contains(ClassId{id})) {
       return "class ready flag and ready set differ";
     }
@@ -268,15 +296,17 @@ std::string PendingQueue::SanityCheck() const {
   }
   size_t in_lanes = 0;
   size_t ready_in_lanes = 0;
+  size_t classes_in_lanes = 0;
   for (const auto& [id, lane] : lanes_) {
     in_lanes += lane.order.size();
     ready_in_lanes += lane.ready.size();
+    classes_in_lanes += lane.classes.size();
     if (lane.order.empty()) {
       return "empty lane";
     }
   }
   if (members != in_lanes || members != class_of_.size() || ready != ready_in_lanes ||
-      classes_.size() != by_key_.size()) {
+      classes_.size() != classes_in_lanes) {
     return "sizes of the indexes differ";
   }
   return "";

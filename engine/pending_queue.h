@@ -19,20 +19,25 @@
 #include <vector>
 
 #include "base/time.h"
-#include "engine/assigner.h"
 #include "engine/ids.h"
 #include "engine/refusal.h"
+#include "engine/workload_spec.h"
 
 namespace tutti::engine {
 
 struct OrderKey {
   int64_t priority = 0;
   Time queue_time = kNoTime;
+  Time reserved_at = kNoTime;  // of reserved ones, in whole seconds; no part of the queue order
+  // The first bytes of the uid as a number that compares like them: most comparisons end here,
+  // without a look at the text.
+  uint64_t uid_prefix = 0;
   std::string uid;
   std::string id;
-  Time reserved_at = kNoTime;  // of reserved ones, in whole seconds; no part of the queue order
   bool operator==(const OrderKey&) const = default;
 };
+[[nodiscard]] OrderKey MakeKey(int64_t priority, Time queue_time, std::string uid, std::string id,
+                               Time reserved_at = kNoTime);
 [[nodiscard]] bool Before(const OrderKey& a, const OrderKey& b);
 // The same without the priority.
 [[nodiscard]] bool IsOlder(const OrderKey& a, const OrderKey& b);
@@ -57,9 +62,8 @@ using HolderSet = std::set<WorkloadId, ByYielding>;
 
 struct WorkloadClass {
   explicit WorkloadClass(const OrderTable* keys) : members(ByOrder{keys}) {}
-  std::string key;
+  std::shared_ptr<const WorkloadSpec> spec;
   LocalQueueId lane;  // all members are in this one
-  std::shared_ptr<const std::vector<PodSetSpec>> pod_sets;
   WorkloadSet members;
   bool ready = true;  // to be tried
   bool tried = false;
@@ -92,12 +96,10 @@ class PendingQueue {
   PendingQueue(const PendingQueue&) = delete;
   PendingQueue& operator=(const PendingQueue&) = delete;
 
-  [[nodiscard]] bool HasClass(const std::string& key) const { return by_key_.contains(key); }
-  // `key` identifies the class; `pod_sets` is needed only when it is new. A parked class for which
+  // The class is that of `spec` (the object, not its contents) in `lane`. A parked class for which
   // the order matters is tried again when this becomes its first member. `lane`: not valid without
-  // admission fair sharing; workloads of different lanes have different keys.
-  void Add(WorkloadId workload, const std::string& key,
-           const std::shared_ptr<const std::vector<PodSetSpec>>& pod_sets, LocalQueueId lane);
+  // admission fair sharing.
+  void Add(WorkloadId workload, const std::shared_ptr<const WorkloadSpec>& spec, LocalQueueId lane);
   void Remove(WorkloadId workload);
   // Lower usage goes first; equal usage is like no lanes. 0 until set. O(log lanes).
   void SetUsage(LocalQueueId lane, double usage) {
@@ -148,6 +150,7 @@ class PendingQueue {
         : order(ByOrder{queue->keys_}), ready(ByFirst{queue}) {}
     WorkloadSet order;
     std::set<ClassId, ByFirst> ready;
+    std::unordered_map<const WorkloadSpec*, ClassId> classes;  // looked up, never iterated
   };
   void MakeReady(ClassId id);
   void Changed() const {
@@ -166,10 +169,9 @@ class PendingQueue {
   std::map<LocalQueueId, Lane> lanes_;  // none is empty
   std::map<LocalQueueId, double> lane_usage_;
   std::map<uint32_t, std::unique_ptr<WorkloadClass>> classes_;
-  std::unordered_map<std::string, ClassId> by_key_;  // looked up, never iterated
-  std::unordered_map<uint32_t, ClassId> class_of_;   // looked up, never iterated
-  std::set<ClassId> node_waiters_;                   // parked ones
-  std::set<ClassId> flight_waiters_;                 // parked ones, all of them node waiters too
+  std::unordered_map<uint32_t, ClassId> class_of_;  // looked up, never iterated
+  std::set<ClassId> node_waiters_;                  // parked ones
+  std::set<ClassId> flight_waiters_;                // parked ones, all of them node waiters too
   uint32_t next_class_ = 0;
 };
 

@@ -96,32 +96,62 @@ PendingReason ReasonOf(FactKind kind) {
   return PendingReason::kPendingEvaluation;
 }
 
-uint64_t Refusal::Fingerprint() const {
-  uint64_t hash = 1469598103934665603ULL;
-  auto mix = [&](uint64_t value) {
-    hash ^= value;
-    hash *= 1099511628211ULL;
-  };
-  mix(static_cast<uint64_t>(reason));
-  mix(held_back ? 1 : 0);
-  for (const char c : plain) {
-    mix(static_cast<unsigned char>(c));
+namespace {
+
+class Hasher {
+ public:
+  void Mix(uint64_t value) {
+    hash_ ^= value;
+    hash_ *= 1099511628211ULL;
   }
+  void Mix(const std::string& text) {
+    for (const char c : text) {
+      Mix(static_cast<uint64_t>(static_cast<unsigned char>(c)));
+    }
+  }
+  void Mix(Amount amount) {
+    Mix(static_cast<uint64_t>(amount));
+    Mix(static_cast<uint64_t>(amount >> 64));
+  }
+  [[nodiscard]] uint64_t value() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 1469598103934665603ULL;
+};
+
+}  // namespace
+
+uint64_t Refusal::Fingerprint() const {
+  Hasher hash;
+  hash.Mix(static_cast<uint64_t>(reason));
+  hash.Mix(uint64_t{held_back});
+  hash.Mix(plain);
   for (const Fact& fact : facts) {
-    mix(static_cast<uint64_t>(fact.kind));
-    mix(fact.pod_set);
-    mix(fact.flavor.value);
-    mix(fact.resource.value);
+    hash.Mix(static_cast<uint64_t>(fact.kind));
+    hash.Mix(uint64_t{fact.pod_set});
+    hash.Mix(uint64_t{fact.flavor.value});
+    hash.Mix(uint64_t{fact.resource.value});
     if (fact.kind == FactKind::kTaint) {
-      for (const char c : fact.text) {
-        mix(static_cast<unsigned char>(c));
-      }
+      hash.Mix(fact.text);
     }
     if (fact.kind == FactKind::kExceedsMax) {
-      mix(static_cast<uint64_t>(fact.c));
+      hash.Mix(static_cast<uint64_t>(fact.c));
     }
   }
-  return hash;
+  return hash.value();
+}
+
+uint64_t Refusal::Details() const {
+  Hasher hash;
+  hash.Mix(Fingerprint());
+  for (const Fact& fact : facts) {
+    hash.Mix(uint64_t{fact.other.value});
+    hash.Mix(fact.a);
+    hash.Mix(fact.b);
+    hash.Mix(fact.c);
+    hash.Mix(fact.text);
+  }
+  return hash.value();
 }
 
 namespace {

@@ -47,6 +47,8 @@ struct Refusal {
   std::string plain;             // not empty: the whole text; the facts don't count
   std::vector<Fact> facts;
   [[nodiscard]] uint64_t Fingerprint() const;
+  // Of all that Text() says, moving numbers included.
+  [[nodiscard]] uint64_t Details() const;
   // False: facts about places say only that there is none (Reason::kNone).
   [[nodiscard]] bool HasTexts() const;
   void TakeTexts(const Refusal& other);  // for the same facts

@@ -10,89 +10,15 @@
 #include <malloc.h>
 
 #include "engine/engine.h"
+#include "engine/testing/scale.h"
 
 namespace tutti::engine {
 namespace {
 
-api::ClusterQueue Queue(const std::string& name, const std::string& cohort, int64_t nominal) {
-  api::ClusterQueue queue;
-  queue.meta.name = name;
-  queue.cohort = cohort;
-  queue.namespace_selector.present = true;
-  api::ResourceQuota quota;
-  quota.name = "cpu";
-  quota.nominal = api::FromAmount("cpu", nominal);
-  queue.groups.push_back({{"cpu"}, {{"default", {quota}}}});
-  return queue;
-}
-
-class Scale {
- public:
-  // Different requests among the workloads, as in a cluster of many teams.
-  static constexpr int kShapes = 20;
-
-  Scale() : engine_(MakeEngine()) {
-    api::ResourceFlavor flavor;
-    flavor.meta.name = "default";
-    engine_->SetFlavor(flavor);
-    engine_->SetFlavorCapacityMode("default", CapacityMode::kOff);
-    for (int i = 0; i < kShapes; ++i) {
-      auto shape = std::make_shared<api::PodShape>();
-      shape->requests["cpu"] = 1000 + i;
-      shapes_.push_back(std::move(shape));
-    }
-  }
-
-  void AddQueue(const api::ClusterQueue& queue) {
-    engine_->SetClusterQueue(queue);
-    api::LocalQueue local;
-    local.meta.ns = "ns";
-    local.meta.name = local.cluster_queue = queue.meta.name;
-    engine_->SetLocalQueue(local);
-  }
-
-  // One pod of a core and a little; the number orders them by age.
-  [[nodiscard]] WorkloadInput Workload(int64_t number, const std::string& queue,
-                                       int64_t priority = 0) const {
-    WorkloadInput input;
-    input.id = "ns/w" + std::to_string(number);
-    input.uid = "uid-" + std::to_string(number);
-    input.ns = "ns";
-    input.local_queue = queue;
-    input.priority = priority;
-    input.queue_time = kNoTime + std::chrono::seconds(number);
-    PodSetInput pod_set;
-    pod_set.name = "main";
-    pod_set.count = 1;
-    pod_set.shape = shapes_[static_cast<size_t>(number % kShapes)];
-    pod_set.requests = pod_set.shape->requests;
-    input.pod_sets.push_back(std::move(pod_set));
-    return input;
-  }
-
-  Engine& engine() { return *engine_; }
-
- private:
-  std::unique_ptr<Engine> engine_;
-  std::vector<std::shared_ptr<const api::PodShape>> shapes_;
-};
-
-std::string Name(int64_t index) {
-  return "q" + std::to_string(index);
-}
-
-// Queues full with one workload each that takes all of it, and `pending` waiting in them.
-std::unique_ptr<Scale> Full(int64_t queues, int64_t pending) {
-  auto scale = std::make_unique<Scale>();
-  for (int64_t i = 0; i < queues; ++i) {
-    scale->AddQueue(Queue(Name(i), "", 1500));
-  }
-  for (int64_t number = 0; number < pending + queues; ++number) {
-    scale->engine().SetPending(scale->Workload(number, Name(number % queues)));
-  }
-  scale->engine().RunPass(kNoTime);
-  return scale;
-}
+using testing::Full;
+using testing::Name;
+using testing::Queue;
+using testing::Scale;
 
 // All that wait are admitted: decisions a second. O(log n) each.
 void BM_Admissions(benchmark::State& state) {
@@ -154,7 +80,7 @@ void BM_End(benchmark::State& state) {
   // What runs in each queue, in the order of the ends; a new one waits for each that ends.
   std::vector<std::string> running;
   for (int64_t number = 0; number < queues; ++number) {
-    running.push_back("ns/w" + std::to_string(number));
+    running.push_back(Scale::Id(number));
   }
   int64_t number = pending + queues;
   for (auto step : state) {
@@ -185,48 +111,25 @@ BENCHMARK(BM_End)->Apply(Sizes);
 // O(c log c): candidates in order, then the fewest of them.
 void BM_Preemption(benchmark::State& state) {
   const int64_t candidates = state.range(0);
-  constexpr int64_t kLeaves = 8;
-  Scale scale;
-  for (int64_t level = 0; level < 3; ++level) {
-    for (int64_t i = 0; i < (int64_t{1} << level); ++i) {
-      api::Cohort cohort;
-      cohort.meta.name = "c" + std::to_string(level) + "-" + std::to_string(i);
-      if (level > 0) {
-        cohort.parent = "c" + std::to_string(level - 1) + "-" + std::to_string(i / 2);
-      }
-      scale.engine().SetCohort(cohort);
-    }
-  }
-  const int64_t each = candidates / kLeaves * 1020;
-  for (int64_t i = 0; i < kLeaves; ++i) {
-    api::ClusterQueue queue = Queue(Name(i), "c2-" + std::to_string(i % 4), each);
-    scale.AddQueue(queue);
-  }
-  // It lends all it has, and takes it back.
-  api::ClusterQueue lender = Queue("lender", "c2-0", each);
-  lender.preemption.reclaim_within_cohort = api::PreemptionPolicy::kAny;
-  scale.AddQueue(lender);
-  int64_t number = 0;
-  for (; number < candidates * 2; ++number) {
-    scale.engine().SetPending(scale.Workload(number, Name(number % kLeaves)));
-  }
-  if (scale.engine().RunPass(kNoTime).admitted.size() < static_cast<size_t>(candidates)) {
+  const std::unique_ptr<Scale> scale = testing::Lent(candidates);
+  if (scale == nullptr) {
     state.SkipWithError("the cohort isn't full");
     return;
   }
+  int64_t number = candidates * 2;
   for (auto step : state) {
-    WorkloadInput input = scale.Workload(++number, "lender", 100);
+    WorkloadInput input = scale->Workload(++number, "lender", 100);
     input.pod_sets[0].count = 3;
-    scale.engine().SetPending(input);
-    const PassResult result = scale.engine().RunPass(kNoTime);
+    scale->engine().SetPending(input);
+    const PassResult result = scale->engine().RunPass(kNoTime);
     if (result.preempted.empty()) {
       state.SkipWithError("nobody was preempted");
       return;
     }
     state.PauseTiming();
-    scale.engine().Remove(input.id);
+    scale->engine().Remove(input.id);
     for (const PreemptDecision& victim : result.preempted) {
-      scale.engine().MarkEvicting(victim.id, false);
+      scale->engine().MarkEvicting(victim.id, false);
     }
     state.ResumeTiming();
   }
@@ -237,31 +140,21 @@ BENCHMARK(BM_Preemption)->ArgName("candidates")->Arg(500)->Arg(5000)->Unit(bench
 // gets its place.
 void BM_FairSharingPass(benchmark::State& state) {
   const int64_t queues = state.range(0);
-  Scale scale;
-  scale.engine().SetFairSharing(FairSharing{});
-  for (int64_t i = 0; i < queues; ++i) {
-    scale.AddQueue(Queue(Name(i), "all", 1000));
-  }
-  int64_t number = 0;
-  for (; number < queues * 10; ++number) {
-    scale.engine().SetPending(scale.Workload(number, Name(number % queues)));
-  }
   std::vector<std::string> running;
-  for (const AdmitDecision& admitted : scale.engine().RunPass(kNoTime).admitted) {
-    running.push_back(admitted.id);
-  }
+  const std::unique_ptr<Scale> scale = testing::Shared(queues, running);
   if (running.size() < 2) {
     state.SkipWithError("nothing runs");
     return;
   }
+  int64_t number = queues * 10;
   size_t next = 0;
   for (auto step : state) {
-    scale.engine().Remove(running[next % running.size()]);
-    const PassResult result = scale.engine().RunPass(kNoTime);
+    scale->engine().Remove(running[next % running.size()]);
+    const PassResult result = scale->engine().RunPass(kNoTime);
     for (const AdmitDecision& admitted : result.admitted) {
       running[next % running.size()] = admitted.id;
     }
-    scale.engine().SetPending(scale.Workload(number, Name(number % queues)));
+    scale->engine().SetPending(scale->Workload(number, Name(number % queues)));
     ++number;
     ++next;
   }
