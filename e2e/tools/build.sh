@@ -4,7 +4,7 @@
 # Builds the pinned third-party programs that the tests and the demo run, into a cache outside the
 # tree, and prints the directory of each on standard output (progress goes to standard error).
 #
-#   e2e/tools/build.sh [controlplane|kwok|helm|kueuectl|autoscaler|all]   default: all (the first three)
+#   e2e/tools/build.sh [controlplane|kwok|helm|kueuectl|autoscaler|jobset|all]   default: all (controlplane, kwok, helm, jobset)
 #   e2e/tools/build.sh --path NAME                       print where it is or would be, build nothing
 #
 # TUTTI_CACHE      where to put them (default ${XDG_CACHE_HOME:-$HOME/.cache}/tutti)
@@ -35,8 +35,8 @@ source_dir() {
         echo "$here/controlplane-$minor"
       fi
       ;;
-    kwok | helm | kueuectl | autoscaler) echo "$here/$1" ;;
-    *) die "unknown tool '$1': use controlplane, kwok, helm, kueuectl, autoscaler or all" ;;
+    kwok | helm | kueuectl | autoscaler | jobset) echo "$here/$1" ;;
+    *) die "unknown tool '$1': use controlplane, kwok, helm, kueuectl, autoscaler, jobset or all" ;;
   esac
 }
 
@@ -153,6 +153,12 @@ build() {
       say "kubectl-kueue $version:"
       compile kubectl-kueue "$tmp/kubectl-kueue" sigs.k8s.io/kueue/cmd/kueuectl "-X sigs.k8s.io/kueue/pkg/version.GitVersion=$version"
       ;;
+    jobset)
+      version=$(pinned sigs.k8s.io/jobset "$dir")
+      say "JobSet $version:"
+      compile jobset "$tmp/jobset" sigs.k8s.io/jobset ""
+      crds sigs.k8s.io/jobset config/components/crd/bases "$tmp"
+      ;;
     autoscaler) crds k8s.io/autoscaler/cluster-autoscaler/apis config/crd "$tmp" ;;
   esac
   chmod 0755 "$tmp"
@@ -168,6 +174,6 @@ if [[ ${1:-} == --path ]]; then
   exit
 fi
 case ${1:-all} in
-  all) for t in controlplane kwok helm; do build "$t"; done ;;
+  all) for t in controlplane kwok helm jobset; do build "$t"; done ;;
   *) for t in "$@"; do build "$t"; done ;;
 esac

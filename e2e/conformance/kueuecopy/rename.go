@@ -42,8 +42,10 @@ var renamed = map[string]map[string]string{
 		"WithAnnotationsToCopy":            "withAnnotationsToCopyHere",
 		"WithObjectRetentionPolicies":      "withObjectRetentionPoliciesHere",
 	},
-	"pkg/controller/jobs/pod/pod_webhook.go":               {"SetupWebhook": "setupWebhookHere"},
-	"pkg/controller/jobs/deployment/deployment_webhook.go": {"SetupWebhook": "setupWebhookHere"},
+	"pkg/controller/jobs/pod/pod_webhook.go":                 {"SetupWebhook": "setupWebhookHere"},
+	"pkg/controller/jobs/deployment/deployment_webhook.go":   {"SetupWebhook": "setupWebhookHere"},
+	"pkg/controller/jobs/jobset/jobset_webhook.go":           {"SetupJobSetWebhook": "setupJobSetWebhookHere"},
+	"pkg/controller/jobs/statefulset/statefulset_webhook.go": {"SetupWebhook": "setupWebhookHere"},
 	"pkg/features/kube_features.go": {
 		"SetFeatureGateDuringTest":  "setFeatureGateDuringTestHere",
 		"SetFeatureGatesDuringTest": "setFeatureGatesDuringTestHere",
