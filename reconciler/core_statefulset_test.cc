@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -38,8 +39,7 @@ class CoreStatefulSetTest : public ::testing::Test {
   Cluster& cluster() { return *cluster_; }
 
   // As the webhook leaves it; each pod asks for 1 cpu. Returns its UID.
-  std::string Create(const std::string& name, int replicas,
-                     const std::string& held_for = "statefulset") {
+  std::string Make(const std::string& name, int replicas, const std::string& held_for) {
     Json set = *Json::Parse(
         R"({"apiVersion":"apps/v1","kind":"StatefulSet","spec":{"template":{"metadata":{},)"
         R"("spec":{"containers":[{"name":"c","image":"a:1","resources":{"requests":{"cpu":"1"}}}]}}}})");
@@ -56,11 +56,19 @@ class CoreStatefulSetTest : public ::testing::Test {
     }
     const auto made = cluster().server().Create(StatefulSetKind().Resource(), set);
     EXPECT_TRUE(made) << made.error().message;
-    cluster().Run(1s);
     return made ? (*made)["metadata"]["uid"].AsString() : "";
   }
-  // Pod `name` of the StatefulSet, as its controller and the pods' webhook make it.
-  void MakePod(const std::string& set, const std::string& uid, const std::string& name) {
+  // The same, and it is seen.
+  std::string Create(const std::string& name, int replicas,
+                     const std::string& held_for = "statefulset") {
+    std::string uid = Make(name, replicas, held_for);
+    cluster().Run(1s);
+    return uid;
+  }
+  // Pod `name` of the StatefulSet, as its controller and the pods' webhook make it; with a
+  // finalizer as older releases of Kueue did.
+  void MakePod(const std::string& set, const std::string& uid, const std::string& name,
+               bool finalizer = false) {
     Json pod = *Json::Parse(
         R"({"apiVersion":"v1","kind":"Pod","spec":{"schedulingGates":[{"name":"kueue.x-k8s.io/admission"}],)"
         R"("containers":[{"name":"c","image":"a:1","resources":{"requests":{"cpu":"1"}}}]},"status":{"phase":"Pending"}})");
@@ -75,6 +83,9 @@ class CoreStatefulSetTest : public ::testing::Test {
                                                            {"name", set},
                                                            {"uid", uid},
                                                            {"controller", true}})})}}));
+    if (finalizer) {
+      pod.At("metadata").Set("finalizers", Json::Arr({std::string(names::kManagedLabel)}));
+    }
     const auto made = cluster().server().Create(ResourceOf(Kind::kPod), pod);
     ASSERT_TRUE(made) << made.error().message;
     cluster().Run(1s);
@@ -133,6 +144,31 @@ TEST_F(CoreStatefulSetTest, QuotaForAllReplicasIsTakenBeforeThePodsCome) {
             WorkloadName("StatefulSet", "apps", "db", uid));
   EXPECT_EQ(metadata["annotations"][names::kPodGroupTotalCount].AsString(), "3");
   EXPECT_EQ(metadata["annotations"][names::kRoleHash].AsString(), "main");
+}
+
+// Releases of Kueue before 0.19 made names without the UID.
+TEST_F(CoreStatefulSetTest, AWorkloadOfItsOwnUnderAnotherNameIsUsed) {
+  const std::string uid = Make("db", 2, "statefulset");
+  Json workload = *Json::Parse(
+      R"({"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","spec":{"queueName":"main","podSets":[)"
+      R"({"name":"main","count":2,"template":{"spec":{"containers":[)"
+      R"({"name":"c","image":"a:1","resources":{"requests":{"cpu":"1"}}}]}}}]}})");
+  workload.Set(
+      "metadata",
+      Json::Obj({{"name", WorkloadName("StatefulSet", "apps", "db", "")},
+                 {"namespace", "team-a"},
+                 {"annotations", Json::Obj({{std::string(names::kIsGroupWorkload), "true"}})},
+                 {"ownerReferences", Json::Arr({Json::Obj({{"apiVersion", "apps/v1"},
+                                                           {"kind", "StatefulSet"},
+                                                           {"name", "db"},
+                                                           {"uid", uid}})})}}));
+  ASSERT_TRUE(cluster().server().Create(ResourceOf(Kind::kWorkload), workload));
+  cluster().Run(2s);
+  const auto workloads = cluster().server().List(ResourceOf(Kind::kWorkload));
+  ASSERT_EQ(workloads.size(), 1U);
+  EXPECT_EQ(cluster().Condition(workloads.front(), "QuotaReserved"), "True");
+  MakePod("db", uid, "db-0");
+  EXPECT_FALSE(Held("db-0"));
 }
 
 TEST_F(CoreStatefulSetTest, AllPodsAreHeldUntilThereIsQuotaForAll) {
@@ -200,6 +236,43 @@ TEST_F(CoreStatefulSetTest, ADrainedOneIsDeletedPodByPodAndHeldAgain) {
   cluster().PatchSpec(Kind::kClusterQueue, {"", "cq"}, Json::Obj({{"stopPolicy", "None"}}));
   cluster().Run(2s);
   EXPECT_FALSE(Held("db-0"));
+}
+
+// kueue#13830: pods of evicted services keep their finalizers, and are made again thousands of
+// times.
+TEST_F(CoreStatefulSetTest, EachEvictionDeletesEveryPodOnceAndLeavesNoFinalizer) {
+  const std::string uid = Create("db", 2);
+  const std::vector<std::string> names = {"db-0", "db-1"};
+  int made = 0;
+  // Its controller makes what is missing, again and again.
+  const auto run = [&](int seconds, bool finalizer) {
+    for (int second = 0; second < seconds; ++second) {
+      for (const std::string& name : names) {
+        if (Pod(name).IsNull()) {
+          MakePod("db", uid, name, finalizer);
+          ++made;
+        }
+      }
+      cluster().Run(1s);
+    }
+  };
+  run(5, /*finalizer=*/true);
+  const api::ObjectKey workload{"team-a", WorkloadName("StatefulSet", "apps", "db", uid)};
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_FALSE(Held("db-0") || Held("db-1")) << "round " << round;
+    const int before = made;
+    cluster().PatchSpec(Kind::kWorkload, workload, Json::Obj({{"active", false}}));
+    run(30, /*finalizer=*/false);
+    EXPECT_EQ(made - before, 2) << "round " << round;
+    for (const std::string& name : names) {
+      EXPECT_TRUE(Held(name)) << "round " << round;
+      EXPECT_FALSE(Pod(name)["metadata"].Has("deletionTimestamp")) << "round " << round;
+    }
+    EXPECT_EQ(cluster().Condition(Workload("db", uid), "QuotaReserved"), "False");
+    cluster().PatchSpec(Kind::kWorkload, workload, Json::Obj({{"active", true}}));
+    run(10, /*finalizer=*/false);
+    EXPECT_EQ(made - before, 2) << "those that were held are started";
+  }
 }
 
 TEST_F(CoreStatefulSetTest, AnotherImageDoesntStopIt) {
