@@ -44,8 +44,8 @@ using std::chrono::seconds;
 constexpr Duration kGuardInterval = seconds(30);
 constexpr Duration kRetryInterval = seconds(2);
 constexpr Duration kHousekeeping = seconds(10);
-constexpr Duration kShowDelay = std::chrono::milliseconds(200);
-constexpr Duration kLastGauges = std::chrono::seconds(5);
+constexpr Duration kGaugesDelay = std::chrono::milliseconds(200);
+constexpr Duration kLongestPause = std::chrono::seconds(5);
 constexpr Duration kDrainLimit = seconds(10);
 constexpr Duration kProbeAgain = seconds(60);
 constexpr Duration kOfferInterval = seconds(30);
@@ -304,9 +304,9 @@ class Manager::Impl {
 
   void OnSynced() {
     log::Info("caches synced", {});
+    ShowRules();
     ready_ = true;
     core_->OnSynced();
-    webhooks_->SetWorld(core_->world());
     ScheduleStep();
   }
 
@@ -537,7 +537,11 @@ class Manager::Impl {
   }
 
   void Step() {
-    if (!ready_ || !acting_ || stopping_) {
+    if (!ready_ || stopping_) {
+      return;
+    }
+    ShowRules();
+    if (!acting_) {
       return;
     }
     const Time started = loop_.Now();
@@ -548,7 +552,7 @@ class Manager::Impl {
         [](const auto& row) { return row.kind == reconciler::HistoryKind::kQuotaReserved; });
     const std::chrono::duration<double> stepped = loop_.Now() - started;
     Carry(std::move(output));
-    ShowState();
+    ShowGauges();
     if (decided) {
       const std::string_view result = admitted ? "success" : "inadmissible";
       metrics_.Observe(Metric::kPassSeconds, stepped.count());
@@ -573,30 +577,47 @@ class Manager::Impl {
     }
   }
 
-  // Gauges of queues, and what the webhooks know, follow a moment later.
-  void ShowState() {
-    const Time soon = loop_.Now() + kShowDelay;
-    ShowAt(soon, show_planned_, [this] { webhooks_->SetWorld(core_->world()); });
-    ShowAt(std::max(soon, gauges_due_), gauges_planned_, [this] {
-      // With many objects the gauges take long: they get a fiftieth of the time.
-      const Time begin = loop_.Now();
-      queue_metrics_.Update(core_->world(), core_->engine(), metrics_);
-      gauges_due_ = begin + std::min<Duration>(kLastGauges, (loop_.Now() - begin) * 50);
-    });
+  // What looks at all objects: with many it takes long, and gets a fiftieth of the time.
+  struct Look {
+    bool planned = false;
+    Time due = kNoTime;
+  };
+
+  // What webhooks go by changes seldom, and a job may come right behind the change: at once, and in
+  // every replica.
+  void ShowRules() {
+    if (!webhooks_->Knows(core_->world())) {
+      ShowAt(loop_.Now(), rules_look_, [this] { webhooks_->SetWorld(core_->world()); });
+    }
   }
 
-  // Once, however often it is asked for until then; `planned` says that it is.
-  void ShowAt(Time when, bool& planned, std::function<void()> show) {
-    if (planned) {
+  // Of queues; they follow a moment later.
+  void ShowGauges() {
+    ShowAt(loop_.Now() + kGaugesDelay, gauges_look_,
+           [this] { queue_metrics_.Update(core_->world(), core_->engine(), metrics_); });
+  }
+
+  // Once, however often it is asked for until then.
+  void ShowAt(Time when, Look& look, std::function<void()> show) {
+    if (look.planned) {
       return;
     }
-    planned = true;
-    loop_.PostAt(when, [this, &planned, show = std::move(show)] {
-      planned = false;
-      if (!stopping_) {
-        show();
+    const auto show_now = [this, &look, show = std::move(show)] {
+      look.planned = false;
+      if (stopping_) {
+        return;
       }
-    });
+      const Time begin = loop_.Now();
+      show();
+      look.due = begin + std::min<Duration>(kLongestPause, (loop_.Now() - begin) * 50);
+    };
+    when = std::max(when, look.due);
+    if (when <= loop_.Now()) {
+      show_now();
+      return;
+    }
+    look.planned = true;
+    loop_.PostAt(when, show_now);
   }
 
   void Carry(reconciler::Output output) {
@@ -738,8 +759,8 @@ class Manager::Impl {
   std::optional<CoreWatches> watches_;
   std::optional<WebhookController> webhooks_;
   QueueMetrics queue_metrics_{options_.config};
-  Time gauges_due_ = kNoTime;  // next look at the gauges of queues
-  bool gauges_planned_ = false;
+  Look rules_look_;
+  Look gauges_look_;
   ServerFacts facts_;
   GuardInput guard_;
   reconciler::GangApi gang_api_ = reconciler::GangApi::kNone;
@@ -753,7 +774,6 @@ class Manager::Impl {
   bool stopping_ = false;
   bool released_ = false;
   bool step_scheduled_ = false;
-  bool show_planned_ = false;
   std::optional<Time> wake_at_;
   Status exit_;
 };

@@ -2,7 +2,9 @@
 #include "operator/webhook_controller.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -31,6 +33,15 @@ const api::Resource& SelfSubjectReviews() {
   static const api::Resource resource{"authentication.k8s.io", "v1", "selfsubjectreviews",
                                       "SelfSubjectReview", false};
   return resource;
+}
+
+// What the rules go by, as counted by the stores: queues by their names (their statuses change all
+// the time), namespaces and classes by what they say.
+using Seen = std::array<uint64_t, 3>;
+
+Seen SeenIn(const reconciler::World& world) {
+  return {world.local_queues.Names(), world.namespaces.Changes(),
+          world.workload_priorities.Changes()};
 }
 
 }  // namespace
@@ -320,6 +331,7 @@ struct WebhookController::Impl : std::enable_shared_from_this<WebhookController:
   const Dependencies deps;
   WebhookCertOptions options;
   webhooks::Rules rules;
+  std::optional<Seen> seen;                                    // by the last SetWorld
   std::vector<std::pair<api::Resource, std::string>> callers;  // still to be looked for
   std::vector<Json> found;                                     // those that call us
   std::unique_ptr<WebhookServer> server;
@@ -350,7 +362,12 @@ void WebhookController::SetPodGroups(bool served) {
   impl_->PublishRules();
 }
 
+bool WebhookController::Knows(const reconciler::World& world) const {
+  return impl_->seen == SeenIn(world);
+}
+
 void WebhookController::SetWorld(const reconciler::World& world) {
+  impl_->seen = SeenIn(world);
   std::set<std::string> with_default;
   for (const auto& [key, queue] : world.local_queues.All()) {
     if (key.name == "default") {

@@ -38,8 +38,10 @@ class WebhookController {
   void Start();
   // Whether pods with our label are put into spec.schedulingGroup.
   void SetPodGroups(bool served);
-  // What the rules need to know of other objects.
+  // What the rules need to know of other objects; looks at all of them.
   void SetWorld(const reconciler::World& world);
+  // SetWorld would change nothing.
+  [[nodiscard]] bool Knows(const reconciler::World& world) const;
   // 0 while nothing is served.
   [[nodiscard]] uint16_t port() const;
   [[nodiscard]] uint16_t visibility_port() const;

@@ -206,6 +206,45 @@ TEST_F(WebhookControllerTest, VisibilityIsServedWhereAnApiServicePointsToUs) {
   EXPECT_NE(server_.Get(ApiServiceResource(), key).value()["spec"]["caBundle"].AsString(), "");
 }
 
+TEST_F(WebhookControllerTest, WhatTheRulesGoByIsNewOnlyWhenItChanges) {
+  auto controller = Start();
+  reconciler::World world;
+  EXPECT_FALSE(controller->Knows(world));
+  const auto shown = [&] {
+    const bool is_new = !controller->Knows(world);
+    controller->SetWorld(world);
+    return is_new;
+  };
+  EXPECT_TRUE(shown());
+  EXPECT_FALSE(shown());
+  api::Namespace team;
+  team.meta.name = "team";
+  team.meta.resource_version = "1";
+  world.namespaces.Upsert(std::make_shared<const api::Namespace>(team));
+  EXPECT_TRUE(shown());
+  team.meta.resource_version = "2";
+  team.meta.labels["batch"] = "yes";
+  world.namespaces.Upsert(std::make_shared<const api::Namespace>(team));
+  EXPECT_TRUE(shown());
+  api::LocalQueue queue;
+  queue.meta.ns = "team";
+  queue.meta.name = "default";
+  queue.meta.resource_version = "3";
+  world.local_queues.Upsert(std::make_shared<const api::LocalQueue>(queue));
+  EXPECT_TRUE(shown());
+  queue.meta.resource_version = "4";
+  world.local_queues.Upsert(std::make_shared<const api::LocalQueue>(queue));
+  EXPECT_FALSE(shown()) << "its status alone has changed";
+  api::WorkloadPriorityClass priority;
+  priority.meta.name = "default";
+  priority.meta.resource_version = "5";
+  world.workload_priorities.Upsert(std::make_shared<const api::WorkloadPriorityClass>(priority));
+  EXPECT_TRUE(shown());
+  world.local_queues.Remove(queue);
+  EXPECT_TRUE(shown());
+  EXPECT_FALSE(shown());
+}
+
 TEST_F(WebhookControllerTest, WithoutTheGateVisibilityIsNotServed) {
   config_.gates = FeatureGates::From({{"VisibilityOnDemand", false}}).value();
   ASSERT_TRUE(server_.Create(

@@ -51,6 +51,8 @@ class Store {
       return {slot, false};
     }
     Ptr before = std::exchange(slot, std::move(object));
+    ++changes_;
+    names_ += before == nullptr ? 1 : 0;
     return {std::move(before), true};
   }
 
@@ -74,6 +76,8 @@ class Store {
     }
     Ptr before = std::move(it->second);
     objects_.erase(it);
+    ++changes_;
+    ++names_;
     return {std::move(before), true};
   }
 
@@ -83,6 +87,10 @@ class Store {
   }
   [[nodiscard]] const Map& All() const { return objects_; }
   [[nodiscard]] size_t Size() const { return objects_.size(); }
+  // They count up whenever anything here changes, and whenever a name comes or goes: for who keeps
+  // something that follows from it.
+  [[nodiscard]] uint64_t Changes() const { return changes_; }
+  [[nodiscard]] uint64_t Names() const { return names_; }
 
  private:
   void Remember(const api::ObjectKey& key, uint64_t version) {
@@ -96,6 +104,8 @@ class Store {
   }
 
   Map objects_;
+  uint64_t changes_ = 0;
+  uint64_t names_ = 0;
   std::map<api::ObjectKey, uint64_t> gone_;  // deleted names, against late answers
   std::deque<api::ObjectKey> order_;
 };

@@ -41,6 +41,18 @@ TEST_F(StoreTest, ALateEventDoesNotTakeBackAnAnswer) {
   EXPECT_EQ(Known(), "a@9");
 }
 
+TEST_F(StoreTest, ItCountsChangesAndNames) {
+  Put("a", 5);
+  Put("a", 9);
+  Put("a", 7);  // late
+  EXPECT_EQ(store_.Changes(), 2U);
+  EXPECT_EQ(store_.Names(), 1U);
+  Drop("a", 10);
+  Drop("a", 10);
+  EXPECT_EQ(store_.Changes(), 3U);
+  EXPECT_EQ(store_.Names(), 2U);
+}
+
 TEST_F(StoreTest, ALateAnswerDoesNotBringBackWhatIsDeleted) {
   EXPECT_TRUE(Put("a", 5));
   EXPECT_TRUE(Drop("a", 8));
