@@ -107,7 +107,7 @@ refused "an unknown field of the configuration" "/config/kueue.*'waitForPods' no
 refused "a field of the configuration that has a value" "config.kueue.namespace is set by the chart" --set config.kueue.namespace=x
 refused "our configuration's mode" "config.tutti.mode is set by the chart: use the value mode" --set config.tutti.mode=Observe
 refused "Job webhooks without webhooks" "webhook.jobs needs webhook.enabled" --set webhook.jobs=true
-refused "queued pods without webhooks" "held by webhooks: set webhook.enabled=true" --set 'config.kueue.integrations.frameworks={batch/job,pod}'
+refused "queued pods that nobody holds" "nobody would hold pods: set policies.enabled: true, or webhook" --set 'config.kueue.integrations.frameworks={batch/job,pod},policies.enabled=false,webhook.enabled=true'
 refused "one volume for two" "needs accessMode ReadWriteMany" --set 'replicaCount=2,ledger.persistence.enabled=true'
 refused "two without an election" "replicaCount above 1 needs leaderElection.enabled" --set 'replicaCount=2,leaderElection.enabled=false'
 refused "our CRDs over others'" "mode Takeover .*crds.install: false" --set mode=Takeover
@@ -152,8 +152,13 @@ has "all Jobs are held where that is asked for" 0 'name: queued$' --set manageJo
 has "JobSets are left alone by default" 0 'jobsets'
 has "JobSets are held where they are queued" 6 '^      resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset}' --show-only templates/policies-hold.yaml --show-only templates/policies-jobs.yaml
 has "JobSets are held by webhooks on servers without policies" 2 '^    resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset},webhook.enabled=true,webhook.jobs=true' --show-only templates/webhooks.yaml
-has "StatefulSets are left alone where only pods are queued" 0 'statefulset' --set 'config.kueue.integrations.frameworks={batch/job,pod},webhook.enabled=true' --show-only templates/webhooks.yaml
-has "StatefulSets and their pods are held by webhooks where they are queued" 4 '^    resources: \[(statefulsets|pods)\]$' --set 'config.kueue.integrations.frameworks={batch/job,statefulset},webhook.enabled=true' --show-only templates/webhooks.yaml
+has "pods are left alone by default" 0 'tutti-(hold-queued-pods|pod-rules)'
+has "pods with a queue are held where they are queued" 2 '^  name: tutti-hold-queued-pods$' --set 'config.kueue.integrations.frameworks={batch/job,pod}' --show-only templates/policies-pods.yaml
+has "StatefulSets are left alone where only pods are queued" 0 'statefulset' --set 'config.kueue.integrations.frameworks={batch/job,pod},webhook.enabled=true,webhook.jobs=true' --show-only templates/webhooks.yaml --show-only templates/policies-pods.yaml
+has "only pods with a label are looked at where no StatefulSet is queued" 3 '^    objectSelector:$' --set 'config.kueue.integrations.frameworks={batch/job,pod}' --show-only templates/policies-pods.yaml
+has "StatefulSets and their pods are held by policies where they are queued" 5 '^      resources: \[(statefulsets|pods)\]$' --set 'config.kueue.integrations.frameworks={batch/job,statefulset}' --show-only templates/policies-pods.yaml
+has "no webhook for pods beside the policies" 0 '^    resources: \[(statefulsets|pods)\]$' --set 'config.kueue.integrations.frameworks={batch/job,statefulset},webhook.enabled=true' --show-only templates/webhooks.yaml
+has "StatefulSets and their pods are held by webhooks on servers without policies" 4 '^    resources: \[(statefulsets|pods)\]$' --set 'config.kueue.integrations.frameworks={batch/job,statefulset},policies.enabled=false,webhook.enabled=true,webhook.jobs=true' --show-only templates/webhooks.yaml
 
 # The operator can write nothing but what it has to.
 rights() {

@@ -223,6 +223,10 @@ Result<api::WriteRequest> UngatePatch(const WatchedPod& pod, const StartInfo& in
     }
   }
   patch.At("spec").Set("schedulingGates", std::move(gates));
+  // A policy has no hash to give: its role is what it was when it was held.
+  if (pod.meta.Annotation(names::kRoleHash).empty()) {
+    patch.At("metadata").At("annotations").Set(names::kRoleHash, pod.queued->role);
+  }
   patch.At("metadata").Set("resourceVersion", pod.meta.resource_version);
   api::WriteRequest write = PodWrite(pod, api::Verb::kMergePatch);
   write.body = std::move(patch);

@@ -42,6 +42,7 @@ struct PodSpec {
   bool stopped = false;  // told why before it was deleted
   api::StringMap annotations = {};
   std::string requests = R"("requests":{"cpu":"1"})";
+  bool hash = true;  // the webhook was there
 };
 
 PodPtr Pod(const PodSpec& of) {
@@ -74,7 +75,9 @@ PodPtr Pod(const PodSpec& of) {
     metadata.Set("deletionGracePeriodSeconds", 30);
   }
   // As after admission by the webhook: the role stays when the finalizer is gone.
-  metadata.At("annotations").Set(names::kRoleHash, RoleOf({}, Spec(of.requests)));
+  if (of.hash) {
+    metadata.At("annotations").Set(names::kRoleHash, RoleOf({}, Spec(of.requests)));
+  }
   Json status = Json::Obj({{"phase", of.phase}});
   if (of.stopped) {
     status.Set("conditions",
@@ -227,6 +230,22 @@ TEST(PodKindTest, AStartTakesOnlyOurGatesOff) {
   EXPECT_EQ(body["spec"]["schedulingGates"].Dump(), R"([{"name":"acme/other"}])");
   EXPECT_EQ(body["spec"]["nodeSelector"]["zone"].AsString(), "a");
   EXPECT_EQ(body["metadata"]["resourceVersion"].AsString(), "7");
+}
+
+TEST(PodKindTest, APodThatAPolicyHoldsKeepsItsRoleWhenItStarts) {
+  const auto job = Group({{.name = "a", .hash = false}, {.name = "b"}});
+  const auto workload = job->Describe();
+  ASSERT_TRUE(workload);
+  ASSERT_EQ(workload->pod_sets.size(), 1U) << "the policy can't say the hash that the webhook says";
+  StartInfo info;
+  info.pod_set = workload->pod_sets.front().name;
+  info.node_selector = {{"zone", "a"}};  // would make another hash
+  const auto writes = job->Start(*workload, {info});
+  ASSERT_TRUE(writes);
+  ASSERT_EQ(writes->size(), 2U);
+  EXPECT_EQ((*writes)[0].body["metadata"]["annotations"][names::kRoleHash].AsString(),
+            info.pod_set);
+  EXPECT_FALSE((*writes)[1].body["metadata"].Has("annotations"));
 }
 
 TEST(PodKindTest, ExcessPodsGoNewestAndHeldFirst) {

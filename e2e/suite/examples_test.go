@@ -50,8 +50,7 @@ func TestExamples(t *testing.T) {
 	integrations := map[string]any{"frameworks": []string{"batch/job", "statefulset"}}
 	c := cluster.ForTest(t, cluster.Options{})
 	installOn(t, c, map[string]any{
-		"webhook": map[string]any{"enabled": true},
-		"config":  map[string]any{"kueue": map[string]any{"integrations": integrations}},
+		"config": map[string]any{"kueue": map[string]any{"integrations": integrations}},
 	}, cluster.NodeSpec{Count: 2}, "")
 	for _, pool := range []string{"reserved", "spot"} {
 		if _, err := c.AddNodes(t.Context(), cluster.NodeSpec{Count: 1, Prefix: pool, Labels: map[string]string{"example.com/pool": pool}}); err != nil {

@@ -72,10 +72,7 @@ func TestPodGroups(t *testing.T) {
 	frameworks := []any{"batch/job", "pod", "deployment", "statefulset"}
 	integrations := map[string]any{"integrations": map[string]any{"frameworks": frameworks}}
 	c := cluster.ForTest(t, cluster.Options{})
-	if err := c.InstallTutti(ctx, map[string]any{
-		"webhook": map[string]any{"enabled": true},
-		"config":  map[string]any{"kueue": integrations},
-	}); err != nil {
+	if err := c.InstallTutti(ctx, map[string]any{"config": map[string]any{"kueue": integrations}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 2, Prefix: "node", CPU: "4"}); err != nil {
@@ -104,6 +101,7 @@ func TestPodGroups(t *testing.T) {
 		{"a Deployment is scaled", (*podGroups).deployment},
 		{"a StatefulSet starts whole, is scaled to zero and back, and updated", (*podGroups).statefulSet},
 		{"a StatefulSet is drained and held again", (*podGroups).statefulSetDrained},
+		{"while nobody is there pods are held and checked, and nobody else notices", (*podGroups).away},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(h, t) })
 		h.clear(t)
@@ -437,14 +435,15 @@ func (h *podGroups) lastWords(t *testing.T, selector string) func(want int) map[
 	}
 }
 
-func (h *podGroups) deployment(t *testing.T) {
-	const selector = "app=serve"
-	replicas := int32(2)
+const ofDeployment = "app=serve"
+
+// createDeployment makes Deployment serve, whose pods ask for 1 cpu each.
+func (h *podGroups) createDeployment(t *testing.T, replicas int32) {
+	t.Helper()
 	template := queuedPod("", "1", "")
 	template.Labels = map[string]string{"app": "serve"}
 	template.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	deployments := h.Kube.AppsV1().Deployments("team")
-	_, err := deployments.Create(t.Context(), &appsv1.Deployment{
+	created, err := h.Kube.AppsV1().Deployments("team").Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "serve", Labels: map[string]string{queueLabel: "lq"}},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
@@ -455,16 +454,77 @@ func (h *podGroups) deployment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pods := created.Spec.Template
+	if pods.Annotations["kueue.x-k8s.io/pod-suspending-parent"] != "deployment" || pods.Labels[queueLabel] != "lq" || pods.Labels[managedLabel] != "true" {
+		t.Fatalf("the template was created with %v and %v", pods.Annotations, pods.Labels)
+	}
+}
+
+func (h *podGroups) patchDeployment(ctx context.Context, patch string) error {
+	_, err := h.Kube.AppsV1().Deployments("team").Patch(ctx, "serve", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+func (h *podGroups) deployment(t *testing.T) {
+	h.createDeployment(t, 2)
 	for _, want := range []int{2, 8, 3} {
-		_, err := deployments.Patch(t.Context(), "serve", types.MergePatchType,
-			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, want), metav1.PatchOptions{})
-		if err != nil {
+		if err := h.patchDeployment(t.Context(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, want)); err != nil {
 			t.Fatal(err)
 		}
-		h.waitRunning(t, selector, want)
+		h.waitRunning(t, ofDeployment, want)
 		h.waitUsed(t, fmt.Sprint(want))
 	}
-	_, err = deployments.Patch(t.Context(), "serve", types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"`+queueLabel+`":"other"}}}`), metav1.PatchOptions{})
-	refusedWith(t, err, "scale to 0 first")
+	refusedWith(t, h.patchDeployment(t.Context(), `{"metadata":{"labels":{"`+queueLabel+`":"other"}}}`), "scale to 0 first")
+}
+
+// away: the policies in the API server do what has to be done at once.
+func (h *podGroups) away(t *testing.T) {
+	ctx := t.Context()
+	pods := h.Kube.CoreV1().Pods("team")
+	h.tutti.Kill9()
+	h.create(t, queuedPod("early", "1", "1s"))
+	h.create(t, member(queuedPod("leader", "1", "1s"), "train", 2), member(queuedPod("worker", "2", "1s"), "train", 2))
+	h.createDeployment(t, 1)
+	h.createSet(t, 2, "1", appsv1.ParallelPodManagement)
+	h.waitHeld(t, 2)
+
+	plain := queuedPod("plain", "1", "")
+	delete(plain.Labels, queueLabel)
+	if created, err := pods.Create(ctx, plain, metav1.CreateOptions{}); err != nil || len(created.Spec.SchedulingGates) > 0 || len(created.Finalizers) > 0 {
+		t.Errorf("a pod without a queue: %v, gates %v", err, created.Spec.SchedulingGates)
+	}
+	h.waitRunning(t, "!app,!"+queueLabel, 1)
+
+	create := func(pod *corev1.Pod) error {
+		_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	}
+	patch := func(name, patch string) error {
+		_, err := pods.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+	wrong := queuedPod("wrong", "1", "")
+	wrong.Labels[queueLabel] = "Upper"
+	refusedWith(t, create(wrong), "is not the name of a LocalQueue")
+	wrong = queuedPod("wrong", "1", "")
+	wrong.Labels[podGroupName] = "train"
+	refusedWith(t, create(wrong), podGroupCount+"]: must be set")
+	refusedWith(t, create(member(queuedPod("wrong", "1", ""), "train", 0)), "must be a whole number greater than 0")
+	refusedWith(t, patch("leader", `{"metadata":{"labels":{"`+podGroupName+`":"other"}}}`), `cannot be changed from "train" to "other"`)
+	refusedWith(t, patch("leader", `{"metadata":{"labels":{"`+managedLabel+`":"false"}}}`), `can only be "true"`)
+	refusedWith(t, h.patchDeployment(ctx, `{"metadata":{"labels":{"`+queueLabel+`":null}}}`), "or delete the Deployment")
+	refusedWith(t, h.patchSet(ctx, `{"metadata":{"labels":{"`+queueLabel+`":null}}}`), "or delete the StatefulSet")
+	refusedWith(t, h.patchSet(ctx, `{"spec":{"replicas":3}}`), "scale to 0 first")
+	refusedWith(t, h.patchSet(ctx, `{"spec":{"template":{"spec":{"nodeSelector":{"disk":"ssd"}}}}}`), "what the pods ask for")
+	if err := h.patchSet(ctx, `{"spec":{"template":{"metadata":{"labels":{"rack":"r1"}}}}}`); err != nil {
+		t.Errorf("a change that doesn't matter: %v", err)
+	}
+
+	if err := h.tutti.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h.waitFor(t, "early", "Finished", "True", "Succeeded")
+	h.waitFor(t, "train", "Finished", "True", "Succeeded", "2/2")
+	h.waitRunning(t, ofDeployment, 1)
+	h.waitRunning(t, ofSet, 2)
 }

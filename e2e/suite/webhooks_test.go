@@ -10,6 +10,7 @@ import (
 	"context"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,11 +58,13 @@ func trustedCA(ctx context.Context, c *cluster.Cluster) ([]byte, error) {
 func TestWebhooks(t *testing.T) {
 	ctx := t.Context()
 	c := cluster.ForTest(t, cluster.Options{GatesOff: true})
+	integrations := map[string]any{"integrations": map[string]any{"frameworks": []any{"batch/job", "pod", "deployment", "statefulset"}}}
 	installOn(t, c, map[string]any{
 		"policies": map[string]any{"enabled": false},
 		"webhook":  map[string]any{"enabled": true, "jobs": true},
+		"config":   map[string]any{"kueue": integrations},
 	}, cluster.NodeSpec{Count: 3}, "")
-	tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{}) // ready means that the API server can call it
+	tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{Config: integrations}) // ready means that the API server can call it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +86,17 @@ func TestWebhooks(t *testing.T) {
 		waitPending(t, c, "second", "Pending", "cpu")
 		waitForJob(t, c, "first", batchv1.JobComplete)
 		waitForJob(t, c, "second", batchv1.JobComplete)
+	})
+	t.Run("pods, and those of Deployments and StatefulSets, are held and run", func(t *testing.T) {
+		h := &podGroups{c, tutti}
+		h.create(t, queuedPod("alone", "1", "1s"))
+		h.createDeployment(t, 1)
+		h.createSet(t, 2, "1", appsv1.ParallelPodManagement)
+		h.waitRunning(t, ofDeployment, 1)
+		h.waitRunning(t, ofSet, 2)
+		refusedWith(t, h.patchSet(ctx, `{"spec":{"replicas":3}}`), "scale to 0 first")
+		h.waitFor(t, "alone", "Finished", "True", "Succeeded")
+		h.clear(t)
 	})
 	t.Run("a user can't resume a held Job", func(t *testing.T) {
 		held(t, teamJob("large", 5, "1", ""))

@@ -111,9 +111,99 @@ resourceRules:
 {{- end }}
 {{- end }}
 
+{{/* matchConstraints of a policy on other queued objects: a dict of root, group, resource, operations. */}}
+{{- define "tutti.matchQueued" -}}
+namespaceSelector:
+  {{- include "tutti.namespaceSelector" .root | nindent 2 }}
+{{- if not .root.Values.manageJobsWithoutQueueName }}
+objectSelector:
+  matchExpressions:
+  - key: kueue.x-k8s.io/queue-name
+    operator: Exists
+{{- end }}
+resourceRules:
+- apiGroups: [{{ .group | quote }}]
+  apiVersions: [v1]
+  resources: [{{ .resource }}]
+  operations: [{{ join ", " .operations }}]
+  scope: "*"
+{{- end }}
+
+{{/* CEL: the new Pod has to be held: by itself, unless it is a Job's, or for what made it. */}}
+{{- define "tutti.queuedPod" -}}
+'kueue.x-k8s.io/pod-suspending-parent' in object.metadata.?annotations.orValue({})
+{{- if has "pod" (dig "integrations" "frameworks" (list) .Values.config.kueue) }}
+{{- printf " || %s!object.metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false) && r.kind == 'Job' && r.apiVersion.startsWith('batch/'))" (ternary "" (printf "%s && " (include "tutti.hasQueue" . | replace "VAR" "object")) .Values.manageJobsWithoutQueueName) }}
+{{- end }}
+{{- end }}
+
+{{/* Variables of the rules for queued objects of all kinds. */}}
+{{- define "tutti.ruleVariables" -}}
+- name: update
+  expression: "request.operation == 'UPDATE'"
+- name: labels
+  expression: "object.metadata.?labels.orValue({})"
+- name: notes
+  expression: "object.metadata.?annotations.orValue({})"
+- name: oldLabels
+  expression: "variables.update ? oldObject.metadata.?labels.orValue({}) : {}"
+- name: oldNotes
+  expression: "variables.update ? oldObject.metadata.?annotations.orValue({}) : {}"
+- name: queue
+  expression: "variables.labels[?'kueue.x-k8s.io/queue-name'].orValue('')"
+- name: oldQueue
+  expression: "variables.oldLabels[?'kueue.x-k8s.io/queue-name'].orValue('')"
+- name: priority
+  expression: "variables.labels[?'kueue.x-k8s.io/priority-class'].orValue('')"
+- name: oldPriority
+  expression: "variables.oldLabels[?'kueue.x-k8s.io/priority-class'].orValue('')"
+- name: gates
+  expression: "variables.notes[?'kueue.x-k8s.io/admission-gated-by'].orValue('') == '' ? [] : variables.notes['kueue.x-k8s.io/admission-gated-by'].split(',').map(g, g.trim())"
+- name: oldGates
+  expression: "variables.oldNotes[?'kueue.x-k8s.io/admission-gated-by'].orValue('') == '' ? [] : variables.oldNotes['kueue.x-k8s.io/admission-gated-by'].split(',').map(g, g.trim())"
+{{- end }}
+
+{{- define "tutti.queueRule" -}}
+- expression: "!('kueue.x-k8s.io/queue-name' in variables.labels) || !format.dns1123Subdomain().validate(variables.queue).hasValue()"
+  reason: Forbidden
+  messageExpression: "'metadata.labels[kueue.x-k8s.io/queue-name]: \"' + variables.queue + '\" is not the name of a LocalQueue: use lower case letters, digits, \"-\" and \".\", or remove the label'"
+{{- end }}
+
+{{/* Of kinds that are held by the gates of their pods; the variable held: nothing of it runs. */}}
+{{- define "tutti.priorityRules" -}}
+- expression: "variables.oldPriority == '' || variables.priority != ''"
+  reason: Forbidden
+  message: "metadata.labels[kueue.x-k8s.io/priority-class]: cannot be removed: set it to another WorkloadPriorityClass"
+- expression: "!variables.update || variables.held || variables.oldPriority != '' || variables.priority == ''"
+  reason: Forbidden
+  message: "metadata.labels[kueue.x-k8s.io/priority-class]: cannot be added to what runs already"
+{{- end }}
+
+{{- define "tutti.gateRules" -}}
+- expression: "variables.gates.all(g, size(g) <= 63 && g.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9/%:@._~!$&*+=;-]+$')) && variables.gates.all(g, variables.gates.exists_one(h, h == g))"
+  reason: Forbidden
+  message: "metadata.annotations[kueue.x-k8s.io/admission-gated-by]: must be a list of different names, separated by commas, each of the form example.com/name and at most 63 long"
+- expression: "!variables.update || variables.gates.all(g, g in variables.oldGates)"
+  reason: Forbidden
+  message: "metadata.annotations[kueue.x-k8s.io/admission-gated-by]: gates can be added only at creation; afterwards they can only be removed"
+{{- end }}
+
 {{/* "yes" when JobSets are queued. */}}
 {{- define "tutti.jobsets" -}}
 {{- if has "jobset.x-k8s.io/jobset" (dig "integrations" "frameworks" (list) .Values.config.kueue) }}yes{{ end }}
+{{- end }}
+
+{{/* The binding of a policy that changes objects: (list $ name) */}}
+{{- define "tutti.mutate" -}}
+---
+apiVersion: {{ include "tutti.mutatingApi" (index . 0) }}
+kind: MutatingAdmissionPolicyBinding
+metadata:
+  name: {{ index . 1 }}
+  labels:
+    {{- include "tutti.labels" (index . 0) | nindent 4 }}
+spec:
+  policyName: {{ index . 1 }}
 {{- end }}
 
 {{/* A binding that denies: (list $ name) */}}
@@ -162,12 +252,12 @@ spec:
 {{- end -}}
 {{- end }}
 
-{{- /* "on" where pods are queued, by themselves, for a Deployment or a StatefulSet: the webhooks hold them. */ -}}
+{{- /* "on" where pods are queued, by themselves, for a Deployment or a StatefulSet. */ -}}
 {{- define "tutti.pods" -}}
 {{- $frameworks := dig "integrations" "frameworks" (list) .Values.config.kueue -}}
 {{- if or (has "pod" $frameworks) (has "deployment" $frameworks) (include "tutti.statefulsets" .) -}}
-{{- if not .Values.webhook.enabled -}}
-{{- fail "config.kueue.integrations.frameworks: pod, deployment and statefulset are held by webhooks: set webhook.enabled=true" -}}
+{{- if not (or .Values.policies.enabled .Values.webhook.jobs) -}}
+{{- fail "config.kueue.integrations.frameworks: nobody would hold pods: set policies.enabled: true, or webhook.enabled: true and webhook.jobs: true" -}}
 {{- end -}}
 on
 {{- end -}}
