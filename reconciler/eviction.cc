@@ -31,8 +31,8 @@ void Core::EvictUnit(Unit& unit, const QueuedJob* job, const api::Workload& work
   }
   std::vector<api::WriteRequest> writes = {ApplyStatus(next)};
   if (job != nullptr && !job->Suspended()) {
-    for (api::WriteRequest& write :
-         job->Stop({"WorkloadEvictedDueTo" + ReasonOf(eviction), eviction.message, now_})) {
+    for (api::WriteRequest& write : job->Stop(
+             {"WorkloadEvictedDueTo" + ReasonOf(eviction), eviction.message, now_, &workload})) {
       writes.push_back(std::move(write));
     }
     Event(*job, /*warning=*/false, "Stopped", eviction.message);
@@ -340,7 +340,7 @@ bool Core::StopJob(Unit& unit, const QueuedJob& job, const api::Workload& worklo
   unit.unplaced_since.reset();
   if (!job.Suspended()) {
     unit.stopped_at = kNoTime;
-    StopReason why{"WorkloadStopped", "Stopped by Tutti", now_};
+    StopReason why{"WorkloadStopped", "Stopped by Tutti", now_, &workload};
     if (const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
         evicted != nullptr && evicted->status == "True") {
       why.reason = "WorkloadEvictedDueTo" + evicted->reason;

@@ -55,6 +55,8 @@ struct StopReason {
   std::string reason = "NotAdmitted";
   std::string message = "Not admitted by cluster queue";
   Time now = kNoTime;
+  // What it was started as, for kinds that are put back in the same write; null: not known.
+  const api::Workload* started_as = nullptr;
 };
 
 struct Chores {

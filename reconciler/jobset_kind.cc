@@ -198,19 +198,19 @@ class JobSet final : public QueuedJob {
     }
     return std::vector<api::WriteRequest>{JobPatch(kind, meta, std::move(spec))};
   }
-  [[nodiscard]] std::vector<api::WriteRequest> Stop(const StopReason& /*why*/) const override {
-    return {JobPatch(kind, meta, Json::Obj({{"suspend", true}}))};
+  // Its templates may be put back with the suspension: the Jobs that run have copies of their own.
+  [[nodiscard]] std::vector<api::WriteRequest> Stop(const StopReason& why) const override {
+    Json spec = Json::Obj({{"suspend", true}});
+    if (why.started_as != nullptr) {
+      if (Json list = Restored(*why.started_as); !list.IsNull()) {
+        spec.Set("replicatedJobs", std::move(list));
+      }
+    }
+    return {JobPatch(kind, meta, std::move(spec))};
   }
   [[nodiscard]] std::vector<api::WriteRequest> Restore(
       const api::Workload& workload) const override {
-    std::vector<Json> patches(jobs_.size());
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      const Json recorded = RecordedOf(workload, jobs_[i]);
-      if (!recorded.IsNull()) {
-        patches[i] = TemplateRestore(recorded, ParseTemplate(jobs_[i].template_json));
-      }
-    }
-    Json list = Patched(patches);
+    Json list = Restored(workload);
     if (list.IsNull()) {
       return {};
     }
@@ -254,6 +254,33 @@ class JobSet final : public QueuedJob {
       }
     }
     return {};
+  }
+  // spec.replicatedJobs as the Workload has its templates; null when that is what it is.
+  [[nodiscard]] Json Restored(const api::Workload& workload) const {
+    std::vector<Json> patches(jobs_.size());
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const Json recorded = RecordedOf(workload, jobs_[i]);
+      if (!recorded.IsNull()) {
+        patches[i] = TemplateRestore(recorded, ParseTemplate(jobs_[i].template_json));
+      }
+    }
+    Json list = Patched(patches);
+    if (!list.IsNull()) {
+      for (Json& job : list.MutableArray()) {
+        DropEmpty(job.At("template").At("spec").At("template"));
+      }
+    }
+    return list;
+  }
+  // The server keeps the empty maps of a custom resource, which nobody has submitted.
+  static void DropEmpty(Json& pods) {
+    constexpr std::pair<std::string_view, std::string_view> kParts[] = {
+        {"metadata", "labels"}, {"metadata", "annotations"}, {"spec", "nodeSelector"}};
+    for (const auto& [part, field] : kParts) {
+      if (pods[part][field].IsObject() && pods[part][field].AsObject().empty()) {
+        pods.At(part).Erase(field);
+      }
+    }
   }
   // spec.replicatedJobs with its pod templates patched; null when no patch changes anything. The
   // list is written whole: a merge patch knows no other way.

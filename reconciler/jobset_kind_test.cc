@@ -18,7 +18,8 @@ constexpr const char* kTraining = R"({
   "metadata": {"name": "train", "namespace": "team", "uid": "u1", "resourceVersion": "5",
                "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
   "spec": {"suspend": true, "replicatedJobs": [
-    {"name": "Driver", "replicas": 1, "template": {"spec": {"template": {"spec": {
+    {"name": "Driver", "replicas": 1, "template": {"spec": {"template": {
+      "metadata": {"annotations": {"c": "d"}}, "spec": {
       "containers": [{"name": "c", "image": "x"}]}}}}},
     {"name": "workers", "replicas": 3, "template": {"spec": {"parallelism": 4, "completions": 2,
       "template": {"metadata": {"annotations": {"a": "b",
@@ -106,6 +107,22 @@ TEST(JobSetKindTest, AStartAddsWhatAJobSetLetsBeChangedAndARestoreTakesItOff) {
       started["spec"]["replicatedJobs"].AsArray()[1]["template"]["spec"]["template"]["spec"],
       submitted["spec"]["replicatedJobs"].AsArray()[1]["template"]["spec"]["template"]["spec"]);
   EXPECT_TRUE(Made(submitted)->Restore(workload).empty()) << "nothing to take off";
+}
+
+TEST(JobSetKindTest, OneWriteSuspendsItAndPutsItsTemplatesBack) {
+  const Json submitted = Parsed(kTraining);
+  const auto job = Made(submitted);
+  const api::Workload workload = Described(*job);
+  const auto start = job->Start(workload, Infos());
+  ASSERT_TRUE(start);
+  Json object = submitted;
+  ApplyMergePatch(object, start->front().body);
+  StopReason why;
+  why.started_as = &workload;
+  const auto stop = Made(object)->Stop(why);
+  ASSERT_EQ(stop.size(), 1U);
+  ApplyMergePatch(object, stop.front().body);
+  EXPECT_EQ(object["spec"].DumpSorted(), submitted["spec"].DumpSorted());
 }
 
 TEST(JobSetKindTest, AContradictionOfTemplateAndFlavorNamesTheField) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// JobSet: JobSets as gangs, on a real control plane with the JobSet controller: held at creation, started whole or not
-// at all, drained and back, finished.
+// JobSet: JobSets as gangs, on a real control plane with the JobSet controller and its webhooks: held at creation, started
+// whole or not at all, drained and back, in order, restarted, finished, deleted.
 
 package suite
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -85,13 +86,29 @@ func TestJobSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &jobSetTest{c}
+	for _, one := range []struct {
+		name string
+		run  func(*jobSetTest, *testing.T)
+	}{
+		{"it starts whole or not at all, is drained as it was submitted, and runs to its end", (*jobSetTest).drained},
+		{"parts that start one after the other", (*jobSetTest).inOrder},
+		{"one that its controller restarts keeps its quota and stays one gang", (*jobSetTest).restarted},
+		{"nothing keeps one, or its namespace, from being deleted", (*jobSetTest).deleted},
+	} {
+		if !t.Run(one.name, func(t *testing.T) { one.run(h, t) }) {
+			return
+		}
+	}
+	waitForNoGroups(t, c)
+}
 
-	h.create(t, "first", 2, "")
+func (h *jobSetTest) drained(t *testing.T) {
+	submitted := h.create(t, jobSet("first", "", part("driver", 1, 1, ""), part("workers", 2, 2, "")))
 	h.waitForPods(t, "first", 5)
 	h.checkGang(t, "first")
 
 	// It doesn't fit beside the first one: nothing of it runs.
-	h.create(t, "second", 2, "2s")
+	h.create(t, jobSet("second", "", part("driver", 1, 1, "2s"), part("workers", 2, 2, "2s")))
 	eventually(t, 20*time.Second, "the second to say why it waits", func(ctx context.Context) (bool, error) {
 		status, _, message := condition(h.workload(ctx, "second"), "QuotaReserved")
 		return expect(status == "False" && message != "", "%q: %s", status, message)
@@ -100,7 +117,6 @@ func TestJobSet(t *testing.T) {
 		t.Errorf("%d pods of a JobSet that has no quota", n)
 	}
 
-	submitted := h.get(t, "second")
 	h.stop(t, "HoldAndDrain")
 	eventually(t, 30*time.Second, "the first to be drained", func(ctx context.Context) (bool, error) {
 		suspended, _, _ := unstructured.NestedBool(h.get(t, "first").Object, "spec", "suspend")
@@ -108,36 +124,74 @@ func TestJobSet(t *testing.T) {
 		return expect(suspended && quota == "False" && len(h.pods(t, "first")) == 0, "suspended %v, quota %s, %d pods",
 			suspended, quota, len(h.pods(t, "first")))
 	})
-	want, _, _ := unstructured.NestedSlice(submitted.Object, "spec", "replicatedJobs")
-	for _, name := range []string{"first", "second"} {
-		have, _, _ := unstructured.NestedSlice(h.get(t, name).Object, "spec", "replicatedJobs")
-		if name == "second" && !reflect.DeepEqual(have, want) {
-			t.Errorf("%s is not as it was submitted", name)
-		}
-		for _, entry := range have {
-			selector, _, _ := unstructured.NestedMap(entry.(map[string]any), "template", "spec", "template", "spec", "nodeSelector")
-			if len(selector) != 0 {
-				t.Errorf("%s keeps %v", name, selector)
-			}
-		}
-	}
-	if err := c.Dynamic.Resource(jobSets).Namespace("team").Delete(t.Context(), "first", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		t.Fatal(err)
+	if have := h.get(t, "first").Object["spec"]; !reflect.DeepEqual(have, submitted.Object["spec"]) {
+		t.Errorf("the first is not as it was submitted:\n%v\n%v", have, submitted.Object["spec"])
 	}
 	h.stop(t, "None")
-	eventually(t, 60*time.Second, "the second to complete", func(context.Context) (bool, error) {
-		status, _, _ := condition(h.get(t, "second"), "Completed")
-		return expect(status == "True", "Completed is %q", status)
-	})
-	eventually(t, 20*time.Second, "its Workload to be finished", func(ctx context.Context) (bool, error) {
-		status, reason, _ := condition(h.workload(ctx, "second"), "Finished")
-		return expect(status == "True" && reason == "Succeeded", "%s/%s", status, reason)
-	})
-	waitForNoGroups(t, c)
+	h.waitForPods(t, "first", 5)
+	h.checkGang(t, "first")
+	if err := h.Dynamic.Resource(jobSets).Namespace("team").Delete(t.Context(), "first", metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		t.Fatal(err)
+	}
+	h.waitForEnd(t, "second", "Completed", "Succeeded")
 }
 
-// startJobSetController runs the JobSet controller as its installation would: under its own account, without the webhooks
-// of its own (the manifests say what those would fill in).
+func (h *jobSetTest) inOrder(t *testing.T) {
+	set := jobSet("in-order", "InOrder", part("driver", 1, 1, "12s"), part("workers", 2, 2, "5s"))
+	h.create(t, set)
+	h.waitForPods(t, "in-order", 5)
+	for _, pod := range h.pods(t, "in-order") {
+		if pod.Spec.SchedulingGroup != nil {
+			t.Errorf("%s is in a group: parts that start one after the other never fill one", pod.Name)
+		}
+	}
+	h.waitForEnd(t, "in-order", "Completed", "Succeeded")
+}
+
+func (h *jobSetTest) restarted(t *testing.T) {
+	driver := part("driver", 1, 1, "")
+	annotate(driver, cluster.FailAfter, "8s")
+	set := jobSet("restarts", "", driver, part("workers", 2, 2, ""))
+	set.Object["spec"].(map[string]any)["failurePolicy"] = map[string]any{"maxRestarts": int64(1)}
+	h.create(t, set)
+	h.waitForPods(t, "restarts", 5)
+	before := h.workload(t.Context(), "restarts").GetUID()
+	eventually(t, 60*time.Second, "it to be started again", func(context.Context) (bool, error) {
+		restarts, _, _ := unstructured.NestedInt64(h.get(t, "restarts").Object, "status", "restarts")
+		return expect(restarts == 1, "%d restarts", restarts)
+	})
+	h.waitForPods(t, "restarts", 5)
+	h.checkGang(t, "restarts")
+	h.waitForEnd(t, "restarts", "Failed", "Failed")
+	workload := h.workload(t.Context(), "restarts")
+	if evicted, _, message := condition(workload, "Evicted"); workload.GetUID() != before || evicted != "" {
+		t.Errorf("it has lost its quota: %q, %s", evicted, message)
+	}
+}
+
+// deleted: kueue#13857 and its like.
+func (h *jobSetTest) deleted(t *testing.T) {
+	h.create(t, jobSet("runs", "", part("driver", 1, 1, ""), part("workers", 2, 2, "")))
+	h.waitForPods(t, "runs", 5)
+	h.create(t, jobSet("waits", "", part("driver", 1, 1, ""), part("workers", 2, 2, "")))
+	foreground := metav1.DeletePropagationForeground
+	if err := h.Dynamic.Resource(jobSets).Namespace("team").Delete(t.Context(), "runs", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Kube.CoreV1().Namespaces().Delete(t.Context(), "team", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 90*time.Second, "the namespace to be gone", func(ctx context.Context) (bool, error) {
+		namespace, err := h.Kube.CoreV1().Namespaces().Get(ctx, "team", metav1.GetOptions{})
+		if cluster.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("%v, %v", namespace.Status.Conditions, err)
+	})
+}
+
+// startJobSetController runs the JobSet controller as its installation would: under its own account, with the webhooks
+// that fill in and check JobSets.
 func startJobSetController(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	ctx := t.Context()
@@ -194,47 +248,98 @@ webhook: {host: 127.0.0.1, port: %d, certDir: %s}
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = process.Stop(5 * time.Second) })
+	if err := c.ApplyYAML(ctx, jobSetWebhooks(webhook, c.CA.CAPEM)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the JobSet controller to answer", func(ctx context.Context) (bool, error) {
+		_, err := c.Dynamic.Resource(jobSets).Namespace("default").Create(ctx, jobSet("probe", "", part("one", 1, 1, "")),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil, err
+	})
 }
 
-// create makes a JobSet of a driver with one pod and so many workers of two pods each, 1 cpu per pod; runFor "" = for ever.
-func (h *jobSetTest) create(t *testing.T, name string, workers int, runFor string) {
-	t.Helper()
-	replicated := func(part string, replicas, pods int) map[string]any {
-		annotations := map[string]any{}
-		if runFor != "" {
-			annotations[cluster.RunFor] = runFor
-		}
-		return map[string]any{"name": part, "replicas": int64(replicas), "template": map[string]any{"spec": map[string]any{
-			"parallelism": int64(pods), "completions": int64(pods), "completionMode": "Indexed", "backoffLimit": int64(0),
-			"template": map[string]any{
-				"metadata": map[string]any{"annotations": annotations},
-				"spec": map[string]any{
-					"restartPolicy": "Never", "terminationGracePeriodSeconds": int64(1),
-					"containers": []any{map[string]any{
-						"name": "main", "image": "example.org/work:1",
-						"resources": map[string]any{"requests": map[string]any{"cpu": "1"}},
-					}},
-				},
-			},
-		}}}
+// jobSetWebhooks are the configurations of the JobSet controller's own webhooks.
+func jobSetWebhooks(port int, ca []byte) string {
+	text := ""
+	for _, one := range []struct{ kind, path, operations string }{
+		{"Mutating", "mutate", "[CREATE]"}, {"Validating", "validate", "[CREATE, UPDATE]"},
+	} {
+		text += fmt.Sprintf(`---
+apiVersion: admissionregistration.k8s.io/v1
+kind: %sWebhookConfiguration
+metadata: {name: jobset-%s}
+webhooks:
+- name: %s.jobset.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  clientConfig:
+    url: https://127.0.0.1:%d/%s-jobset-x-k8s-io-v1alpha2-jobset
+    caBundle: %s
+  rules:
+  - {apiGroups: [jobset.x-k8s.io], apiVersions: [v1alpha2], resources: [jobsets], operations: %s}
+`, one.kind, one.path, one.path, port, one.path, base64.StdEncoding.EncodeToString(ca), one.operations)
 	}
-	set := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-		"metadata": map[string]any{"name": name, "namespace": "team", "labels": map[string]any{queueLabel: "lq"}},
-		"spec": map[string]any{
-			"suspend": false, "network": map[string]any{"enableDNSHostnames": false},
-			"successPolicy":  map[string]any{"operator": "All"},
-			"startupPolicy":  map[string]any{"startupPolicyOrder": "AnyOrder"},
-			"replicatedJobs": []any{replicated("driver", 1, 1), replicated("workers", workers, 2)},
+	return text
+}
+
+// part of a JobSet: so many Jobs of so many pods of 1 cpu; runFor "" = for ever.
+func part(name string, jobs, pods int, runFor string) map[string]any {
+	made := map[string]any{"name": name, "replicas": int64(jobs), "template": map[string]any{"spec": map[string]any{
+		"parallelism": int64(pods), "completions": int64(pods), "backoffLimit": int64(0),
+		"template": map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{"example.com/kept": "yes"}},
+			"spec": map[string]any{
+				"restartPolicy": "Never", "terminationGracePeriodSeconds": int64(1),
+				"containers": []any{map[string]any{
+					"name": "main", "image": "example.org/work:1",
+					"resources": map[string]any{"requests": map[string]any{"cpu": "1"}},
+				}},
+			},
 		},
+	}}}
+	if runFor != "" {
+		annotate(made, cluster.RunFor, runFor)
+	}
+	return made
+}
+
+// annotate the pods of a part.
+func annotate(part map[string]any, key, value string) {
+	if err := unstructured.SetNestedField(part, value, "template", "spec", "template", "metadata", "annotations", key); err != nil {
+		panic(err)
+	}
+}
+
+// jobSet that is resumed from the start, if it were not held; order "" = all parts at once.
+func jobSet(name, order string, parts ...map[string]any) *unstructured.Unstructured {
+	spec := map[string]any{"suspend": false}
+	var list []any
+	for _, one := range parts {
+		list = append(list, one)
+	}
+	spec["replicatedJobs"] = list
+	if order != "" {
+		spec["startupPolicy"] = map[string]any{"startupPolicyOrder": order}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+		"metadata": map[string]any{"name": name, "labels": map[string]any{queueLabel: "lq"}},
+		"spec":     spec,
 	}}
+}
+
+// create it, as it is then: held.
+func (h *jobSetTest) create(t *testing.T, set *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
 	created, err := h.Dynamic.Resource(jobSets).Namespace("team").Create(t.Context(), set, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if held, _, _ := unstructured.NestedBool(created.Object, "spec", "suspend"); !held {
-		t.Errorf("%s was not held at its creation", name)
+		t.Errorf("%s was not held at its creation", set.GetName())
 	}
+	return created
 }
 
 func (h *jobSetTest) get(t *testing.T, name string) *unstructured.Unstructured {
@@ -276,7 +381,7 @@ func (h *jobSetTest) waitForPods(t *testing.T, name string, want int) {
 	eventually(t, 40*time.Second, name+" to run", func(context.Context) (bool, error) {
 		running := 0
 		for _, pod := range h.pods(t, name) {
-			if pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodRunning {
+			if pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodRunning {
 				running++
 			}
 		}
@@ -301,6 +406,19 @@ func (h *jobSetTest) checkGang(t *testing.T, name string) {
 	if len(groups) != 1 || groups["none"] != 0 {
 		t.Errorf("groups of the pods: %v", groups)
 	}
+}
+
+// waitForEnd until the JobSet has this condition and its Workload has ended for this reason.
+func (h *jobSetTest) waitForEnd(t *testing.T, name, how, reason string) {
+	t.Helper()
+	eventually(t, 60*time.Second, name+" to be "+how, func(context.Context) (bool, error) {
+		status, _, _ := condition(h.get(t, name), how)
+		return expect(status == "True", "%s is %q", how, status)
+	})
+	eventually(t, 20*time.Second, "its Workload to be finished", func(ctx context.Context) (bool, error) {
+		status, why, _ := condition(h.workload(ctx, name), "Finished")
+		return expect(status == "True" && why == reason, "%s/%s", status, why)
+	})
 }
 
 func (h *jobSetTest) stop(t *testing.T, policy string) {

@@ -24,11 +24,67 @@ import (
 
 // exampleGroup is what a page of the documentation applies together.
 type exampleGroup struct {
-	name   string
-	files  []string
-	config map[string]any    // beside the frameworks
-	runs   int               // how many Workloads are admitted
-	waits  map[string]string // the start of the name of another one: part of what it says
+	name    string
+	beside  string // what the page takes for granted: applied first
+	files   []string
+	config  map[string]any    // beside the frameworks
+	gates   string            // of the operator
+	runs    int               // how many Workloads are admitted
+	waits   map[string]string // the start of the name of another one: part of what it says
+	refused string            // the last file is, with this
+}
+
+// Devices of the driver that Kueue's pages on claims use: they can be shared, and are parts of one card.
+const exampleDevices = `
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.example.com}
+spec:
+  extendedResourceName: example.com/gpu
+  selectors: [{cel: {expression: "device.driver == 'gpu.example.com'"}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpus}
+spec:
+  driver: gpu.example.com
+  allNodes: true
+  pool: {name: gpus, generation: 1, resourceSliceCount: %d}
+  devices:
+`
+
+var (
+	exampleGPUs = fmt.Sprintf(exampleDevices, 1) + `
+  - {name: gpu-0}
+  - {name: gpu-1}
+`
+	exampleSharedGPUs = fmt.Sprintf(exampleDevices, 1) + `
+  - {name: gpu-0, allowMultipleAllocations: true, capacity: {memory: {value: 80Gi}}}
+`
+	exampleGPUParts = fmt.Sprintf(exampleDevices, 2) + `
+  - {name: gpu-0, consumesCounters: [{counterSet: card, counters: {memory: {value: 80Gi}}}]}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpus-counters}
+spec:
+  driver: gpu.example.com
+  allNodes: true
+  pool: {name: gpus, generation: 1, resourceSliceCount: 2}
+  sharedCounters: [{name: card, counters: {memory: {value: 160Gi}}}]
+`
+)
+
+// exampleDeviceMapping is what the page on device quota configures: source "" counts devices.
+func exampleDeviceMapping(name, source, of string) map[string]any {
+	mapping := map[string]any{"name": name, "deviceClassNames": []any{"gpu.example.com"}}
+	if source != "" {
+		mapping["sources"] = []any{map[string]any{source: map[string]any{
+			"name": of, "driver": "gpu.example.com",
+			"deviceSelector": map[string]any{"cel": map[string]any{"expression": "device.driver == 'gpu.example.com'"}},
+		}}}
+	}
+	return map[string]any{"resources": map[string]any{"deviceClassMappings": []any{mapping}}}
 }
 
 const onlyAccepted = -1 // nothing of it is decided here
@@ -40,14 +96,32 @@ var kueueExamples = []exampleGroup{
 		runs: 3, waits: map[string]string{"job-sample-job-": "insufficient unused quota for cpu"}},
 	{name: "partial admission", files: []string{"admin/single-clusterqueue-setup.yaml", "jobs/sample-job-partial-admission.yaml"}, runs: 1},
 	{name: "elastic job", files: []string{"admin/single-clusterqueue-setup.yaml", "jobs/sample-scalable-job.yaml"}, runs: 1},
-	{name: "cron job", files: []string{"admin/single-clusterqueue-setup.yaml", "jobs/sample-cronjob.yaml"}, runs: onlyAccepted},
+	{name: "cron job", files: []string{"admin/single-clusterqueue-setup.yaml", "jobs/sample-cronjob.yaml"}, runs: 1},
+	{name: "JobSet", files: []string{"admin/single-clusterqueue-setup.yaml", "jobs/sample-jobset.yaml", "jobs/sample-jobset.yaml", "jobs/sample-jobset.yaml", "jobs/sample-jobset.yaml"},
+		runs: 3, waits: map[string]string{"jobset-sleep-job-": "insufficient unused quota for cpu"}},
 	{name: "pod", files: []string{"admin/single-clusterqueue-setup.yaml", "pods-kueue/kueue-pod.yaml"}, runs: 1},
 	{name: "pod group", files: []string{"admin/single-clusterqueue-setup.yaml", "pods-kueue/kueue-pod-group.yaml"}, runs: 1},
 	{name: "serving", files: []string{"admin/single-clusterqueue-setup.yaml", "serving-workloads/sample-deployment.yaml", "serving-workloads/sample-statefulset.yaml"}, runs: 4},
 	{name: "flavors", files: []string{"admin/resource-flavor-empty.yaml", "admin/resource-flavor-taints.yaml"}, runs: onlyAccepted},
 	{name: "flavor with tolerations", files: []string{"admin/resource-flavor-tolerations.yaml"}, runs: onlyAccepted},
 	{name: "policies", files: []string{"sample-validating-policy.yaml", "sample-validating-policy-binding.yaml", "sample-enforce-requests-policy.yaml",
-		"sample-enforce-requests-policy-binding.yaml", "sample-admission-check.yaml", "visibility/cluster-role-and-binding.yaml"}, runs: onlyAccepted},
+		"sample-enforce-requests-policy-binding.yaml", "sample-admission-check.yaml"}, runs: onlyAccepted},
+	{name: "visibility", files: []string{"visibility/cluster-role-and-binding.yaml", "visibility/grafana-cluster-queue-reader.yaml", "visibility/grafana-local-queue-reader.yaml"},
+		runs: onlyAccepted},
+	{name: "check of a flavor that isn't there", files: []string{"admin/minimal-cq.yaml"}, refused: "onFlavors", runs: onlyAccepted},
+	{name: "MultiKueue", files: []string{"multikueue/multikueue-setup.yaml"}, refused: "multikueue is not supported", runs: onlyAccepted},
+	{name: "HAMi", files: []string{"serving-workloads/sample-hami.yaml"}, runs: 1,
+		config: map[string]any{"resources": map[string]any{"transformations": []any{
+			map[string]any{"input": "nvidia.com/gpucores", "strategy": "Replace", "multiplyBy": "nvidia.com/gpu", "outputs": map[string]any{"nvidia.com/total-gpucores": "1"}},
+			map[string]any{"input": "nvidia.com/gpumem", "strategy": "Replace", "multiplyBy": "nvidia.com/gpu", "outputs": map[string]any{"nvidia.com/total-gpumem": "1"}},
+		}}}},
+	{name: "devices by claim", beside: exampleGPUs, files: []string{"dra/sample-dra-queues.yaml", "dra/sample-dra-rct-job.yaml", "dra/sample-dra-rct-job.yaml"},
+		config: exampleDeviceMapping("example.com/gpu", "", ""), runs: 2},
+	{name: "devices as an extended resource", beside: exampleGPUs, files: []string{"dra/sample-dra-queues.yaml", "dra/sample-dra-extended-resource-job.yaml"}, runs: 1},
+	{name: "devices by what they take of a card", beside: exampleGPUParts, files: []string{"dra/sample-dra-counter-queues.yaml", "dra/sample-dra-counter-job.yaml"},
+		config: exampleDeviceMapping("gpu.memory", "counter", "memory"), runs: 1},
+	{name: "devices that are shared", beside: exampleSharedGPUs, files: []string{"dra/sample-dra-capacity-queues.yaml", "dra/sample-dra-capacity-job.yaml", "dra/sample-dra-capacity-job.yaml"},
+		config: exampleDeviceMapping("gpu.memory", "capacity", "gpu.example.com/memory"), gates: "KueueDRAIntegrationConsumableCapacity=true", runs: 2},
 	{name: "shared quota", files: []string{"admin/shared-quota-setup.yaml", "admin/shared-quota-sample-job.yaml", "admin/shared-quota-sample-job.yaml",
 		"admin/shared-quota-sample-job.yaml", "admin/shared-quota-sample-job.yaml", "admin/shared-quota-sample-job.yaml"},
 		config: map[string]any{"resources": map[string]any{"transformations": []any{map[string]any{
@@ -69,8 +143,9 @@ func TestKueueExamples(t *testing.T) {
 		t.Skip("TUTTI_KUEUE_EXAMPLES isn't set: see docs/examples.md")
 	}
 	ctx := t.Context()
-	integrations := map[string]any{"frameworks": []string{"batch/job", "pod", "deployment", "statefulset"}}
+	integrations := map[string]any{"frameworks": []string{"batch/job", "pod", "deployment", "statefulset", "jobset.x-k8s.io/jobset"}}
 	c := cluster.ForTest(t, cluster.Options{})
+	startJobSetController(t, c)
 	autoscaler, err := cluster.ToolPath("autoscaler", "crds/autoscaling.x-k8s.io_provisioningrequests.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +157,13 @@ func TestKueueExamples(t *testing.T) {
 		"webhook": map[string]any{"enabled": true},
 		"config":  map[string]any{"kueue": map[string]any{"integrations": integrations}},
 	}, cluster.NodeSpec{Count: 2, Extended: map[string]string{"nvidia.com/gpu": "8"}}, "")
-	for _, kind := range []string{"on-demand", "spot"} {
-		if _, err := c.AddNodes(ctx, cluster.NodeSpec{Count: 1, Prefix: kind, Labels: map[string]string{"node-type": kind}}); err != nil {
+	for _, node := range []cluster.NodeSpec{
+		{Count: 1, Prefix: "on-demand", Labels: map[string]string{"node-type": "on-demand"}},
+		{Count: 1, Prefix: "spot", Labels: map[string]string{"node-type": "spot"}},
+		{Count: 1, Prefix: "vgpu", Labels: map[string]string{"gpu": "on"},
+			Extended: map[string]string{"nvidia.com/gpu": "8", "nvidia.com/gpucores": "800", "nvidia.com/gpumem": "20480"}},
+	} {
+		if _, err := c.AddNodes(ctx, node); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,14 +171,19 @@ func TestKueueExamples(t *testing.T) {
 		t.Run(group.name, func(t *testing.T) {
 			config := map[string]any{"integrations": integrations}
 			maps.Copy(config, group.config)
-			tutti, err := c.StartTutti(ctx, cluster.TuttiOptions{Config: config})
+			options := cluster.TuttiOptions{Config: config}
+			if group.gates != "" {
+				options.Args = []string{"--feature-gates=" + group.gates}
+			}
+			tutti, err := c.StartTutti(ctx, options)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer tutti.Remove()
 			applied := group.apply(t, c, folder)
 			if group.runs != onlyAccepted {
-				eventually(t, 40*time.Second, "what the docs say", func(ctx context.Context) (bool, error) { return group.check(ctx, c) })
+				// A CronJob takes up to a minute for its first Job.
+				eventually(t, 90*time.Second, "what the docs say", func(ctx context.Context) (bool, error) { return group.check(ctx, c) })
 			}
 			clearExample(t, c, applied)
 			if err := tutti.Stop(); err != nil {
@@ -111,8 +196,14 @@ func TestKueueExamples(t *testing.T) {
 // apply its files in order; what is generated gets names of its own.
 func (g exampleGroup) apply(t *testing.T, c *cluster.Cluster, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	var applied []*unstructured.Unstructured
-	for _, file := range g.files {
+	applied, err := cluster.ParseManifests([]byte(g.beside))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(t.Context(), applied...); err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range g.files {
 		objects, err := cluster.ReadManifests(filepath.Join(folder, file))
 		if err != nil {
 			t.Fatal(err)
@@ -127,17 +218,24 @@ func (g exampleGroup) apply(t *testing.T, c *cluster.Cluster, folder string) []*
 			} else {
 				object, err = client.Create(t.Context(), object, metav1.CreateOptions{})
 			}
+			if g.refused != "" && i == len(g.files)-1 && err != nil {
+				refusedWith(t, err, g.refused)
+				return applied
+			}
 			if err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
 			applied = append(applied, object)
 		}
 	}
+	if g.refused != "" {
+		t.Errorf("%s was accepted", g.files[len(g.files)-1])
+	}
 	return applied
 }
 
 func (g exampleGroup) check(ctx context.Context, c *cluster.Cluster) (bool, error) {
-	list, err := c.Dynamic.Resource(workloads).Namespace("default").List(ctx, metav1.ListOptions{})
+	list, err := c.Dynamic.Resource(workloads).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -175,7 +273,7 @@ func clearExample(t *testing.T, c *cluster.Cluster, applied []*unstructured.Unst
 		}
 	}
 	eventually(t, 60*time.Second, "it to be gone", func(ctx context.Context) (bool, error) {
-		list, err := c.Dynamic.Resource(workloads).Namespace("default").List(ctx, metav1.ListOptions{})
+		list, err := c.Dynamic.Resource(workloads).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
