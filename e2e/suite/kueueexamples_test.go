@@ -59,7 +59,7 @@ var (
   - {name: gpu-1}
 `
 	exampleSharedGPUs = fmt.Sprintf(exampleDevices, 1) + `
-  - {name: gpu-0, allowMultipleAllocations: true, capacity: {memory: {value: 80Gi}}}
+  - {name: gpu-0, allowMultipleAllocations: true, capacity: {gpu.example.com/memory: {value: 80Gi}}}
 `
 	exampleGPUParts = fmt.Sprintf(exampleDevices, 2) + `
   - {name: gpu-0, consumesCounters: [{counterSet: card, counters: {memory: {value: 80Gi}}}]}
@@ -180,14 +180,16 @@ func TestKueueExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer tutti.Remove()
+			defer func() {
+				if err := tutti.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
 			applied := group.apply(t, c, folder)
+			defer clearExample(t, c, applied)
 			if group.runs != onlyAccepted {
 				// A CronJob takes up to a minute for its first Job.
 				eventually(t, 90*time.Second, "what the docs say", func(ctx context.Context) (bool, error) { return group.check(ctx, c) })
-			}
-			clearExample(t, c, applied)
-			if err := tutti.Stop(); err != nil {
-				t.Error(err)
 			}
 		})
 	}

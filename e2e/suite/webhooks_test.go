@@ -80,13 +80,6 @@ func TestWebhooks(t *testing.T) {
 		}
 	}
 
-	t.Run("Jobs are held and run in turn", func(t *testing.T) {
-		held(t, teamJob("first", 4, "1", "2s"))
-		held(t, teamJob("second", 2, "1", "1s"))
-		waitPending(t, c, "second", "Pending", "cpu")
-		waitForJob(t, c, "first", batchv1.JobComplete)
-		waitForJob(t, c, "second", batchv1.JobComplete)
-	})
 	t.Run("pods, and those of Deployments and StatefulSets, are held and run", func(t *testing.T) {
 		h := &podGroups{c, tutti}
 		h.create(t, queuedPod("alone", "1", "1s"))
@@ -97,6 +90,13 @@ func TestWebhooks(t *testing.T) {
 		refusedWith(t, h.patchSet(ctx, `{"spec":{"replicas":3}}`), "scale to 0 first")
 		h.waitFor(t, "alone", "Finished", "True", "Succeeded")
 		h.clear(t)
+	})
+	t.Run("Jobs are held and run in turn", func(t *testing.T) {
+		held(t, teamJob("first", 4, "1", "2s"))
+		held(t, teamJob("second", 2, "1", "1s"))
+		waitPending(t, c, "second", "Pending", "cpu")
+		waitForJob(t, c, "first", batchv1.JobComplete)
+		waitForJob(t, c, "second", batchv1.JobComplete)
 	})
 	t.Run("a user can't resume a held Job", func(t *testing.T) {
 		held(t, teamJob("large", 5, "1", ""))
