@@ -8,8 +8,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -17,13 +15,12 @@
 #include <vector>
 
 #include <cpprest/http_client.h>
-#include <openssl/pem.h>
-#include <openssl/ssl.h>
-#include <openssl/x509.h>
 #include <pplx/threadpool.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "kube/answer_body.h"
+#include "kube/client_tls.h"
+#include "kube/token_source.h"
 #include "kube/transport.h"
 
 namespace tutti::kube {
@@ -32,102 +29,8 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using SteadyTime = SteadyClock::time_point;
 
-constexpr size_t kMaxLine = size_t{64} << 20;   // one watch event
-constexpr size_t kMaxBody = size_t{512} << 20;  // one answer
-constexpr auto kTokenAge = std::chrono::minutes(1);
 // The library's own limit for silence; ours are shorter.
 constexpr auto kLibraryTimeout = std::chrono::hours(24);
-
-// --- certificates -------------------------------------------------------------------------------
-
-struct BioFree {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-struct X509Free {
-  void operator()(X509* cert) const { X509_free(cert); }
-};
-struct KeyFree {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-struct StoreFree {
-  void operator()(X509_STORE* store) const { X509_STORE_free(store); }
-};
-using Bio = std::unique_ptr<BIO, BioFree>;
-using Cert = std::unique_ptr<X509, X509Free>;
-
-std::vector<Cert> ParseCerts(const std::string& pem) {
-  std::vector<Cert> out;
-  const Bio bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-  while (X509* cert = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
-    out.emplace_back(cert);
-  }
-  ERR_clear_error();  // the end of the text is an error to OpenSSL
-  return out;
-}
-
-// Never asks on the terminal for a passphrase.
-int NoPassphrase(char*, int, int, void*) {
-  return 0;
-}
-
-struct TlsMaterial {
-  std::unique_ptr<X509_STORE, StoreFree> roots;
-  std::vector<Cert> chain;  // own certificate first
-  std::unique_ptr<EVP_PKEY, KeyFree> key;
-
-  void Apply(boost::asio::ssl::context& context) const {
-    SSL_CTX* ctx = context.native_handle();
-    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    if (roots != nullptr) {
-      SSL_CTX_set1_cert_store(ctx, roots.get());
-    }
-    if (key != nullptr) {
-      SSL_CTX_use_certificate(ctx, chain.front().get());
-      for (size_t i = 1; i < chain.size(); ++i) {
-        SSL_CTX_add1_chain_cert(ctx, chain[i].get());
-      }
-      SSL_CTX_use_PrivateKey(ctx, key.get());
-    }
-  }
-};
-
-Result<std::shared_ptr<const TlsMaterial>> MakeTls(const ClusterAccess& access) {
-  auto tls = std::make_shared<TlsMaterial>();
-  if (!access.ca_pem.empty()) {
-    tls->roots.reset(X509_STORE_new());
-    const std::vector<Cert> roots = ParseCerts(access.ca_pem);
-    if (roots.empty()) {
-      return Fail(ErrorCode::kInvalid,
-                  "certificate-authority: no PEM certificate found; it should begin with "
-                  "-----BEGIN CERTIFICATE-----");
-    }
-    for (const Cert& root : roots) {
-      X509_STORE_add_cert(tls->roots.get(), root.get());
-    }
-  }
-  if (access.client_cert_pem.empty() != access.client_key_pem.empty()) {
-    return Fail(ErrorCode::kInvalid, "client-certificate and client-key must be given together");
-  }
-  if (!access.client_cert_pem.empty()) {
-    tls->chain = ParseCerts(access.client_cert_pem);
-    if (tls->chain.empty()) {
-      return Fail(ErrorCode::kInvalid, "client-certificate: no PEM certificate found");
-    }
-    const Bio bio(BIO_new_mem_buf(access.client_key_pem.data(),
-                                  static_cast<int>(access.client_key_pem.size())));
-    tls->key.reset(PEM_read_bio_PrivateKey(bio.get(), nullptr, &NoPassphrase, nullptr));
-    ERR_clear_error();
-    if (tls->key == nullptr) {
-      return Fail(ErrorCode::kInvalid,
-                  "client-key: no usable PEM private key (encrypted keys are not supported)");
-    }
-    if (X509_check_private_key(tls->chain.front().get(), tls->key.get()) != 1) {
-      ERR_clear_error();
-      return Fail(ErrorCode::kInvalid, "client-key does not belong to client-certificate");
-    }
-  }
-  return std::shared_ptr<const TlsMaterial>(std::move(tls));
-}
 
 // --- one request --------------------------------------------------------------------------------
 
@@ -150,12 +53,11 @@ struct Call {
   bool ended = false;
   int status = 0;
   std::optional<std::chrono::milliseconds> retry_after;
-  std::string body;     // collected; for a 2xx stream only until the status is known
-  std::string partial;  // an unfinished line
+  std::string early;  // what came before the status was known
+  AnswerBody body;
   bool too_large = false;
 
   void Touch() { last_activity = SteadyClock::now().time_since_epoch().count(); }
-  [[nodiscard]] bool Lines() const { return stream && status >= 200 && status < 300; }
 
   // Once; false when it had ended before.
   bool End(Result<HttpResponse> how) {
@@ -178,10 +80,16 @@ struct Call {
     Touch();
     status = code;
     retry_after = after;
-    if (Lines() && !body.empty()) {
-      std::string early;
-      early.swap(body);
-      FeedLines(early);
+    if (stream && code >= 200 && code < 300) {
+      // Lines end with the call.
+      body.SetLines([this](std::string_view lines) {
+        if (!ended) {
+          on_lines(lines);
+        }
+      });
+    }
+    if (!early.empty()) {
+      too_large = !body.Feed(std::exchange(early, {}));
     }
   }
 
@@ -192,35 +100,12 @@ struct Call {
     if (ended) {
       return true;
     }
-    if (Lines()) {
-      FeedLines(data);
-      too_large = too_large || partial.size() > kMaxLine;
+    if (status == 0) {
+      early.append(data);
     } else {
-      body.append(data);
-      too_large = too_large || body.size() > kMaxBody;
+      too_large = !body.Feed(data) || too_large;
     }
     return !too_large;
-  }
-
-  void FeedLines(std::string_view data) {
-    if (ended) {
-      return;
-    }
-    const size_t last = data.rfind('\n');
-    if (last == std::string_view::npos) {
-      partial.append(data);
-      return;
-    }
-    const std::string_view whole = data.substr(0, last + 1);
-    if (partial.empty()) {
-      on_lines(whole);
-    } else {
-      partial.append(whole);
-      std::string lines;
-      lines.swap(partial);
-      on_lines(lines);
-    }
-    partial.assign(data.substr(last + 1));
   }
 };
 
@@ -297,40 +182,6 @@ Error ToError(const Call& call, const std::string& what) {
 }
 
 // --- the transport ------------------------------------------------------------------------------
-
-class TokenSource {
- public:
-  explicit TokenSource(const ClusterAccess& access)
-      : token_(access.token), file_(access.token_file) {}
-
-  std::string Get() {
-    const std::lock_guard lock(mutex_);
-    if (!file_.empty() && SteadyClock::now() >= stale_at_) {
-      std::ifstream in(file_);
-      std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-      while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) {
-        text.pop_back();
-      }
-      if (!text.empty()) {
-        token_ = std::move(text);
-      } else {
-        log::Warn("token file can't be read", {{"file", file_}});
-      }
-      stale_at_ = SteadyClock::now() + kTokenAge;
-    }
-    return token_;
-  }
-  void OnUnauthorized() {
-    const std::lock_guard lock(mutex_);
-    stale_at_ = std::min(stale_at_, SteadyClock::now() + std::chrono::seconds(1));
-  }
-
- private:
-  std::mutex mutex_;
-  std::string token_;
-  const std::string file_;
-  SteadyTime stale_at_{};
-};
 
 // Held by every task chain; the transport waits for them in Close.
 class Core : public std::enable_shared_from_this<Core> {
@@ -513,7 +364,7 @@ class Core : public std::enable_shared_from_this<Core> {
         lock.unlock();
         call->End(Fail(error));
       } else {
-        HttpResponse response{call->status, std::move(call->body), call->retry_after};
+        HttpResponse response{call->status, call->body.Take(), call->retry_after};
         lock.unlock();
         call->End(std::move(response));
       }
@@ -659,12 +510,8 @@ void PrepareProcess(int threads) {
 
 Result<std::unique_ptr<Transport>> MakeCpprestTransport(const ClusterAccess& access,
                                                         const TransportOptions& options) {
-  if (access.exec.has_value()) {
-    return Fail(ErrorCode::kInvalid,
-                "users[].user.exec: the plugin's credentials have not been fetched; a program that "
-                "keeps running needs a token file or a client certificate");
-  }
-  TRY_ASSIGN(std::shared_ptr<const TlsMaterial> tls, MakeTls(access));
+  TRY(CheckUsable(access));
+  TRY_ASSIGN(std::shared_ptr<const ClientTls> tls, ClientTls::Make(access));
   PrepareProcess(options.threads);
   try {
     const web::uri server{utility::string_t(access.server)};
@@ -681,7 +528,7 @@ Result<std::unique_ptr<Transport>> MakeCpprestTransport(const ClusterAccess& acc
     config.set_validate_certificates(!access.insecure);
     config.set_max_redirects(0);
     config.set_ssl_context_callback(
-        [tls](boost::asio::ssl::context& context) { tls->Apply(context); });
+        [tls](boost::asio::ssl::context& context) { tls->Apply(context.native_handle()); });
     auto core = std::make_shared<Core>(access, options, config, server.authority().to_string(),
                                        std::move(prefix));
     return std::unique_ptr<Transport>(std::make_unique<CpprestTransport>(std::move(core)));

@@ -64,10 +64,12 @@ long RssKb() {
 
 class Program {
  public:
-  Program(ClusterAccess access, int writes) : access_(std::move(access)), writes_(writes) {}
+  Program(ClusterAccess access, int writes, bool beast)
+      : access_(std::move(access)), writes_(writes), beast_(beast) {}
 
   int Run() {
-    Result<std::unique_ptr<Transport>> transport = MakeCpprestTransport(access_, {});
+    Result<std::unique_ptr<Transport>> transport =
+        beast_ ? MakeBeastTransport(access_, {}) : MakeCpprestTransport(access_, {});
     if (!transport) {
       std::printf("transport: %s\n", transport.error().message.c_str());
       return 1;
@@ -353,6 +355,7 @@ class Program {
 
   ClusterAccess access_;
   const int writes_;
+  const bool beast_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Client> client_;
   ThreadLoop loop_;
@@ -374,7 +377,7 @@ class Program {
 int main(int argc, char** argv) {
   const char* path = argc > 1 ? argv[1] : std::getenv("KUBECONFIG_TEST");
   if (path == nullptr) {
-    std::printf("usage: kube_live_test KUBECONFIG [WRITES]\n");
+    std::printf("usage: kube_live_test KUBECONFIG [WRITES [beast|cpprestsdk]]\n");
     return 2;
   }
   auto access = tutti::kube::LoadKubeconfig(path);
@@ -383,5 +386,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int writes = argc > 2 ? std::atoi(argv[2]) : 500;
-  return tutti::kube::Program(std::move(*access), writes).Run();
+  const bool beast = argc <= 3 || std::string_view(argv[3]) != "cpprestsdk";
+  return tutti::kube::Program(std::move(*access), writes, beast).Run();
 }

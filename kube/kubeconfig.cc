@@ -392,6 +392,15 @@ Result<std::string> RunCommand(const ExecPlugin& plugin) {
 
 }  // namespace
 
+Status CheckUsable(const ClusterAccess& access) {
+  if (access.exec.has_value()) {
+    return Fail(ErrorCode::kInvalid,
+                "users[].user.exec: the plugin's credentials have not been fetched; a program that "
+                "keeps running needs a token file or a client certificate");
+  }
+  return {};
+}
+
 Status RunExecPlugin(ClusterAccess& access) {
   if (!access.exec.has_value()) {
     return {};

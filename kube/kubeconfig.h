@@ -43,6 +43,8 @@ Result<ClusterAccess> ParseKubeconfig(const std::string& text, const std::string
 Result<ClusterAccess> LoadInCluster(
     const std::string& root = "/var/run/secrets/kubernetes.io/serviceaccount",
     const std::function<const char*(const char*)>& getenv = {});
+// kInvalid when a plugin's credentials are still to be fetched.
+Status CheckUsable(const ClusterAccess& access);
 // Runs the credential plugin and puts its token or certificate into `access`. Blocks. For the CLI:
 // long-running programs use a token file or certificates and refuse `exec` by name.
 Status RunExecPlugin(ClusterAccess& access);

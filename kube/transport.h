@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP to one API server as four calls, so that the library below can be replaced. Callbacks arrive
 // on I/O threads, exactly once per request (also after Cancel and Close, as kCancelled), never from
-// inside the call that started the request, and must not block. cpprestsdk is the implementation
-// here (cpprest_transport.cc); fake_transport.h puts an in-memory server behind the same interface.
+// inside the call that started the request, and must not block. There are two implementations, one
+// on Boost.Beast and one on cpprestsdk (docs/decisions/011-http-client.md); fake_transport.h puts
+// an in-memory server behind the same interface.
 #pragma once
 
 #include <chrono>
@@ -56,12 +57,16 @@ class Transport {
 };
 
 struct TransportOptions {
-  int threads = 4;           // process-wide pool; only the first transport's value counts
+  int threads = 4;           // cpprestsdk's process-wide pool; only the first transport's counts
   int max_connections = 32;  // requests in flight, streams not counted
   std::string user_agent = "tutti";
 };
 
-// Errors: a certificate or key that can't be used, an unsupported address; names the field.
+// Errors of both: a certificate or key that can't be used, an unsupported address; names the field.
+
+// One thread of its own for all connections and callbacks.
+Result<std::unique_ptr<Transport>> MakeBeastTransport(const ClusterAccess& access,
+                                                      const TransportOptions& options);
 // REQUIRES: called before other threads start (the first call sets environment variables that
 // keep the TLS library from loading the system's CA files for every connection).
 Result<std::unique_ptr<Transport>> MakeCpprestTransport(const ClusterAccess& access,

@@ -125,6 +125,7 @@ void ReadTutti(const yaml::Document& document, Problems* problems, Config* confi
   }
   landing.Finish();
   root.Span("pendingReasonDelay", Duration::zero(), &config->pending_reason_delay);
+  root.Span("preemptionInterval", Duration::zero(), &config->preemption_interval);
   Section capacity = root.Sub("capacity");
   capacity.Choice(
       "mode", {"Auto", "Require", "Release", "Observe", "Off"},
@@ -143,6 +144,8 @@ void ReadTutti(const yaml::Document& document, Problems* problems, Config* confi
   controllers.Bool("core", &config->core);
   controllers.Finish();
   root.Int("maxConcurrentWrites", 1, 1024, &config->max_concurrent_writes);
+  root.Choice("httpClient", {"Beast", "Cpprestsdk"},
+              [config](size_t choice) { config->http_client = static_cast<HttpClient>(choice); });
   root.Bool("metricsPlain", &config->metrics_plain);
   root.Finish();
 }

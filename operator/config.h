@@ -32,6 +32,7 @@ struct Address {
 
 enum class Mode { kObserve, kTakeover, kGreenfield };
 enum class CapacitySetting { kAuto, kRequire, kRelease, kObserve, kOff };
+enum class HttpClient { kBeast, kCpprestsdk };
 enum class Steering { kNone, kPreferred, kNodeSelector };
 // Whether admission webhooks are served.
 enum class WebhookServing {
@@ -158,6 +159,7 @@ struct Config {
     Duration backoff_max = std::chrono::minutes(10);
   } landing;
   Duration pending_reason_delay = std::chrono::seconds(1);
+  Duration preemption_interval = std::chrono::seconds(1);
   CapacitySetting capacity = CapacitySetting::kAuto;
   Steering steering = Steering::kPreferred;
   struct Ledger {
@@ -170,6 +172,7 @@ struct Config {
   // another controller
   bool core = true;
   int32_t max_concurrent_writes = 16;
+  HttpClient http_client = HttpClient::kBeast;
   bool metrics_plain = false;  // metrics.bindAddress without TLS and without authentication
 
   // What is accepted but has no effect here, or not the one it has elsewhere: logged once at start.

@@ -70,7 +70,9 @@ class Manager::Impl {
     }
     kube::TransportOptions transport_options;
     transport_options.max_connections = options_.config.max_concurrent_writes + 8;
-    TRY_ASSIGN(transport_, kube::MakeCpprestTransport(access, transport_options));
+    TRY_ASSIGN(transport_, options_.config.http_client == HttpClient::kBeast
+                               ? kube::MakeBeastTransport(access, transport_options)
+                               : kube::MakeCpprestTransport(access, transport_options));
     client_.emplace(*transport_);
     ledger_ = storage::Ledger::Open(options_.config.ledger.path,
                                     {.retention = options_.config.ledger.retention});
