@@ -155,6 +155,7 @@ void EngineImpl::SetPartialAdmission(bool on) {
 void EngineImpl::SetRules(const Rules& rules) {
   if (rules_ != rules) {
     rules_ = rules;
+    waves_.SetInterval(rules.preemption_interval);
     ConfigChanged();
   }
 }
@@ -443,6 +444,9 @@ void EngineImpl::SetPending(const WorkloadInput& input) {
   if (keys_[id.value].priority != input.priority) {
     evicted_by_.erase(id);
   }
+  if (workload.phase != Phase::kReserved) {
+    workload.arrival = waves_.Arrive();
+  }
   if (workload.phase != Phase::kPending) {
     workload.told = 0;
     workload.told_details = 0;
@@ -636,6 +640,7 @@ void EngineImpl::Remove(const std::string& id) {
     capacity_->Release(id);
     if (by_itself && !config_dirty_ && Queue(queue).exists) {
       ForgetEvictions(tree_.Root(Queue(queue).node));
+      waves_.RoomCame(tree_.Root(Queue(queue).node));
     }
   }
   Free(known);

@@ -222,6 +222,9 @@ struct Rules {
   // Of workloads that equal one which was refused, those that came later are told just that
   // (SchedulingEquivalenceHashing with UnadmittedWorkloadsExplicitStatus).
   bool tell_bypassed = false;
+  // Between waves of evictions in a tree of cohorts for workloads that are no more important than
+  // their victims, when something has ended meanwhile, else ten times that (waves.h); 0 = no limit.
+  Duration preemption_interval{};
   bool operator==(const Rules&) const = default;
 };
 
@@ -297,6 +300,8 @@ class Engine {
   virtual PassResult RunPass(Time now) = 0;
   // Whether anything happened since the last pass that could change its outcome.
   [[nodiscard]] virtual bool NeedsPass() const = 0;
+  // When a pass has something to do without further input; nullopt = never.
+  [[nodiscard]] virtual std::optional<Time> DueAt() const = 0;
   // Of a pass that is needed: whether nothing but configuration has changed. Such passes may wait
   // for more changes to come.
   [[nodiscard]] virtual bool OnlyConfigChanged() const = 0;

@@ -35,6 +35,7 @@
 #include "engine/stage.h"
 #include "engine/tournament.h"
 #include "engine/usage_ledger.h"
+#include "engine/waves.h"
 #include "engine/workload_spec.h"
 
 namespace tutti::engine {
@@ -138,6 +139,7 @@ struct WorkloadState {
   std::string job_uid;
   std::string misconfigured;
   std::unique_ptr<Replacement> replacement;  // null: none
+  uint64_t arrival = 0;                      // Waves::Arrive when it came or was changed
   uint64_t told = 0;                         // fingerprint of the reason told last; 0 = nothing
   uint64_t told_details = 0;                 // Explanation::details of the message told last
   uint64_t joined_at = kNotParked;           // WorkloadClass::tries when it joined a parked class
@@ -179,6 +181,7 @@ class EngineImpl final : public Engine {
   void Remove(const std::string& id) override;
   PassResult RunPass(Time now) override;
   [[nodiscard]] bool NeedsPass() const override;
+  [[nodiscard]] std::optional<Time> DueAt() const override { return waves_.Over(); }
   [[nodiscard]] bool OnlyConfigChanged() const override { return needs_pass_ && only_config_; }
   [[nodiscard]] QueueHealth Health(const std::string& cluster_queue) const override;
   [[nodiscard]] QueueReport Report(const std::string& cluster_queue) const override;
@@ -436,7 +439,8 @@ class EngineImpl final : public Engine {
   std::set<NodeId> spared_fresh_;  // roots where one of these would have been a candidate
   std::set<std::string> leaving_;  // evicting, or still with pods after an eviction
   std::map<WorkloadId, std::set<WorkloadId>> evicted_by_;  // victim -> for whom
-  Time now_ = kNoTime;                                     // of the pass
+  Waves waves_;
+  Time now_ = kNoTime;  // of the pass
 };
 
 }  // namespace tutti::engine

@@ -45,6 +45,9 @@ PassResult EngineImpl::RunPass(Time now) {
   PassResult result;
   now_ = now;
   EnsureTree();
+  for (const NodeId root : waves_.TakeOver(now)) {
+    Wake(queues_of_root_[root].front());
+  }
   if (!NeedsPass()) {
     return result;
   }
@@ -81,6 +84,7 @@ PassResult EngineImpl::RunPass(Time now) {
   while (Cycle(result) || WakeFlightWaiters() || WakeAfterResigned()) {
   }
   EndHolds();
+  waves_.EndPass(now);
   TellAll(result);
   needs_pass_ = false;
   only_config_ = false;

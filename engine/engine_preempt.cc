@@ -117,7 +117,8 @@ void EngineImpl::VisitHolders(NodeId node, const VictimQuestion& question,
       return;  // in order of priority
     }
     const WorkloadState& state = Workload(workload);
-    if (spared.contains(workload) || held_victims_.contains(workload)) {
+    if (spared.contains(workload) || held_victims_.contains(workload) ||
+        (question.only_lower && key.priority >= question.priority && !state.evicting)) {
       continue;
     }
     if (state.fresh) {
@@ -141,6 +142,8 @@ VictimQuestion EngineImpl::Question(QueueId queue, WorkloadId preemptor, const U
                           usage,
                           {},
                           {}};
+  question.only_lower =
+      waves_.HoldsBack(tree_.Root(question.queue), queue, Workload(preemptor).arrival, now_);
   if (shares_) {
     question.shares = &*shares_;
     question.fair_sharing = &*fair_sharing_;
@@ -541,6 +544,9 @@ void EngineImpl::StartWaiting(Entry& entry, PassResult& result) {
     held_victims_.insert(victim.workload);
     if (!victim.evicting) {
       evicted_by_[victim.workload].insert(entry.workload);
+      if (Key(victim.workload).priority >= Key(entry.workload).priority) {
+        waves_.Strike(tree_.Root(queue.node), entry.queue);
+      }
       result.preempted.push_back(Decide(entry.workload, entry.queue, victim));
       Workload(victim.workload).evicting = true;
       leaving_.insert(Key(victim.workload).id);

@@ -28,6 +28,7 @@ void EngineImpl::Rebuild() {
   tree_ = QuotaTree{};
   queues_of_root_.clear();
   evicted_by_.clear();
+  waves_.Clear();
   for (Waiting& waiting : waiting_) {
     waiting.flavors.clear();
   }

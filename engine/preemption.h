@@ -61,6 +61,7 @@ struct VictimQuestion {
   // Both set: fair sharing decides; borrowWithinCohort of the policy means nothing then.
   const FairShares* shares = nullptr;
   const FairSharing* fair_sharing = nullptr;
+  bool only_lower = false;  // only who is less important gives way, or is leaving anyway
 };
 
 // Empty: nobody's removal would help, or nobody may be removed. The victims are in the order in

@@ -255,6 +255,7 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
           config.resources.ignore_undeclared && config.gates.Enabled("QuotaCheckStrategy"),
       .tell_bypassed =
           options.explicit_status && config.gates.Enabled("SchedulingEquivalenceHashing"),
+      .preemption_interval = config.preemption_interval,
   };
   switch (config.mode) {
     case Mode::kObserve:

@@ -410,7 +410,7 @@ Output Core::Step(Time now) {
     }
     TellReasons();
     const bool was_blocked = std::exchange(blocked_, BlockedByReadiness());
-    if (options_.scheduler && engine_->NeedsPass() && !blocked_ && PassDue() <= now_) {
+    if (PassDue() <= now_) {
       RunPass();
     }
     if (was_blocked && !blocked_) {
@@ -425,10 +425,18 @@ Output Core::Step(Time now) {
   return std::exchange(out_, Output{});
 }
 
-// Changes of configuration alone are taken together: ten edits of a queue in a row don't ask all
-// that wait there ten times.
+// Time::max() = not without further input. Changes of configuration alone are taken together: ten
+// edits of a queue in a row don't ask all that wait there ten times.
 Time Core::PassDue() const {
-  return engine_->OnlyConfigChanged() && last_pass_ != kNoTime ? last_pass_ + kCollectConfig : now_;
+  if (!options_.scheduler || blocked_) {
+    return Time::max();
+  }
+  const Time due = engine_->DueAt().value_or(Time::max());
+  if (!engine_->NeedsPass()) {
+    return due;
+  }
+  const bool collects = engine_->OnlyConfigChanged() && last_pass_ != kNoTime;
+  return std::min(due, collects ? last_pass_ + kCollectConfig : now_);
 }
 
 void Core::RunPass() {
@@ -602,8 +610,8 @@ std::optional<Time> Core::NextWake() const {
   if (next_sample_ != kNoTime) {
     consider(next_sample_);
   }
-  if (options_.scheduler && engine_->NeedsPass() && !blocked_) {
-    consider(PassDue());
+  if (const Time due = PassDue(); due != Time::max()) {
+    consider(std::max(due, now_));
   }
   if (status_due_ != Time::max()) {
     consider(std::max(status_due_, now_));
@@ -612,9 +620,7 @@ std::optional<Time> Core::NextWake() const {
 }
 
 bool Core::Busy() const {
-  return synced_ &&
-         (!dirty_units_.empty() || capacity_modes_stale_ ||
-          (options_.scheduler && engine_->NeedsPass() && !blocked_ && PassDue() <= now_));
+  return synced_ && (!dirty_units_.empty() || capacity_modes_stale_ || PassDue() <= now_);
 }
 
 std::string Core::SanityCheck() const {

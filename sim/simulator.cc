@@ -68,6 +68,17 @@ Simulator::Simulator() : cluster_(engine_->capacity()) {
   engine_->SetPartialAdmission(true);
 }
 
+void Simulator::SpreadEvictions() {
+  engine::Rules rules;
+  rules.preemption_interval = std::chrono::seconds(1);
+  engine_->SetRules(rules);
+}
+
+std::optional<Duration> Simulator::DueAt() const {
+  const std::optional<Time> due = engine_->DueAt();
+  return due ? std::optional<Duration>(*due - kStart) : std::nullopt;
+}
+
 bool Simulator::Knows(std::string_view kind) {
   return cli::ClusterInput::Knows(kind) ||
          std::find(kOwnKinds.begin(), kOwnKinds.end(), kind) != kOwnKinds.end();

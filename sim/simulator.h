@@ -56,6 +56,11 @@ class Simulator {
   // As the configuration section fairSharing, with both strategies.
   void ShareFairly() { engine_->SetFairSharing(engine::FairSharing{}); }
 
+  // Evictions among equals come in waves, as with the operator's default configuration.
+  void SpreadEvictions();
+  // When there is something to decide without a change; nothing: never.
+  [[nodiscard]] std::optional<Duration> DueAt() const;
+
   // Whether objects of this kind change queues or the cluster.
   [[nodiscard]] static bool Knows(std::string_view kind);
   // REQUIRES: Knows(object.kind). Adds or replaces. kInvalid names the field.

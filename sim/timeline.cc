@@ -92,11 +92,13 @@ class Run {
 
   Result<Report> Play() {
     size_t next = 0;
-    while (next < submissions_.size() || !ends_.empty()) {
+    simulator_.SpreadEvictions();
+    while (next < submissions_.size() || !ends_.empty() || simulator_.DueAt()) {
       Duration now = next < submissions_.size() ? submissions_[next].arrives : Duration::max();
       if (!ends_.empty()) {
         now = std::min(now, ends_.begin()->first);
       }
+      now = std::min(now, simulator_.DueAt().value_or(Duration::max()));
       if (options_.until && now > *options_.until) {
         break;
       }
