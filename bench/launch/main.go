@@ -6,7 +6,8 @@
 // the program. The runner's own figures of the command hold the program's, too: the kernel adds those
 // of a child that has been waited for.
 //
-//	BENCH_SIDE     kueue, tutti or floor
+//	BENCH_SIDE     kueue, kueue-unlimited, tutti or floor
+//	BENCH_FAIR     not empty: with fair sharing (kueue-unlimited, tutti)
 //	BENCH_PROGRAM  path of the program under test
 package main
 
@@ -20,6 +21,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -135,6 +137,7 @@ func (c *Cost) fill(api kubernetes.Interface, before reading, pid int) error {
 
 // arguments of the program under test; writes its configuration file where it has one.
 func arguments(side, dir, kubeconfig string, metricsPort, level int) ([]string, error) {
+	fair := os.Getenv("BENCH_FAIR") != ""
 	switch side {
 	case "kueue":
 		args := []string{"--kubeconfig", kubeconfig}
@@ -145,13 +148,23 @@ func arguments(side, dir, kubeconfig string, metricsPort, level int) ([]string, 
 			args = append(args, fmt.Sprintf("--zap-log-level=%d", level))
 		}
 		return args, nil
+	case "kueue-unlimited":
+		args := []string{"--kubeconfig", kubeconfig, "--qps=-1", fmt.Sprintf("--fair=%t", fair)}
+		if level != 0 {
+			args = append(args, fmt.Sprintf("--zap-log-level=%d", level))
+		}
+		return args, nil
 	case "floor":
 		return []string{"--kubeconfig", kubeconfig}, nil
 	case "tutti":
 		file := filepath.Join(dir, "tutti.yaml")
-		return []string{"operator", "--kubeconfig", kubeconfig, "--config", file}, os.WriteFile(file, []byte(tuttiConfig), 0o644)
+		config := tuttiConfig
+		if fair {
+			config = strings.Replace(config, "---\n", fairSharing+"---\n", 1)
+		}
+		return []string{"operator", "--kubeconfig", kubeconfig, "--config", file}, os.WriteFile(file, []byte(config), 0o644)
 	default:
-		return nil, fmt.Errorf("BENCH_SIDE is %q: use kueue, tutti or floor", side)
+		return nil, fmt.Errorf("BENCH_SIDE is %q: use kueue, kueue-unlimited, tutti or floor", side)
 	}
 }
 
@@ -172,6 +185,8 @@ capacity: {mode: "Off"}
 steering: None
 ledger: {path: ""}
 `
+
+const fairSharing = "fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}\n"
 
 // reading is the state of the counters at one moment.
 type reading struct {

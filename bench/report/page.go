@@ -9,18 +9,27 @@ import (
 	"strings"
 )
 
-// Sides in the order of the tables; the first is the one that others are measured against.
+// Sides in the order of the tables. Tutti is measured against each of the others.
 var sides = []struct{ name, title string }{
 	{"kueue", "Kueue v0.19.2, as its benchmark runs it (50 requests/s)"},
+	{"kueue-unlimited", "Kueue v0.19.2 without a client limit"},
 	{"tutti", "Tutti"},
 	{"floor", "Floor: a bare controller, one write an admission"},
+}
+
+// Configurations in the order of the page.
+var configs = []struct{ name, title, about string }{
+	{"baseline", "Kueue's scheduler benchmark, `baseline`", ""},
+	{"large-scale", "Kueue's scheduler benchmark, `large-scale`", ""},
+	{"deepqueue", "The deep queue", "10,440 GPUs, 120 tenants of one cohort with fair sharing, 6,960 jobs of 64, 8 and 1 GPUs submitted within seconds " +
+		"([deepqueue.yaml](../bench/configs/deepqueue.yaml), after kueue#14477); with every GPU in use it would take 426 s.\n\n"},
 }
 
 var writeVerbs = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
 // page is docs/performance.md: of each side the runs of its newest commit, the newest of the engine, and
 // what was written by hand about them.
-func page(records []record, engine []engineRun, notes string) string {
+func page(records []record, jobs []jobsRun, engine []engineRun, notes string) string {
 	var out strings.Builder
 	out.WriteString(`# Performance
 
@@ -30,17 +39,19 @@ This page is made by ` + "`./bench.sh report`" + ` from ` + "`bench/results`" + 
 Two cores starve the API server, and Kueue misses limits of its own benchmark here: absolute numbers say nothing
 about either on a real control plane. What counts is the comparison in the same set of runs, and the cost per workload.
 `)
-	for _, config := range []string{"baseline", "large-scale"} {
+	for _, config := range configs {
 		var of []record
 		for _, r := range records {
-			if r.Config == config {
+			if r.Config == config.name {
 				of = append(of, r)
 			}
 		}
 		if len(of) > 0 {
-			scheduler(&out, config, of)
+			fmt.Fprintf(&out, "\n## %s\n\n%s", config.title, config.about)
+			scheduler(&out, of)
 		}
 	}
+	jobsPart(&out, jobs)
 	enginePart(&out, engine)
 	if notes != "" {
 		out.WriteString("\n" + notes)
@@ -48,8 +59,8 @@ about either on a real control plane. What counts is the comparison in the same 
 	return out.String()
 }
 
-// scheduler is the part about one configuration of Kueue's scheduler benchmark.
-func scheduler(out *strings.Builder, config string, records []record) {
+// scheduler is the part about one configuration of Kueue's performance runner.
+func scheduler(out *strings.Builder, records []record) {
 	runs := map[string][]record{}
 	for _, side := range sides {
 		for _, r := range records {
@@ -59,7 +70,6 @@ func scheduler(out *strings.Builder, config string, records []record) {
 		}
 		runs[side.name] = newest(runs[side.name])
 	}
-	fmt.Fprintf(out, "\n## Kueue's scheduler benchmark, `%s`\n\n", config)
 	fmt.Fprintf(out, "Machine: %s. Each figure is the median of n runs, with the least and the most.\n\n", records[len(records)-1].Machine)
 	out.WriteString("| |")
 	var present []string
@@ -70,16 +80,16 @@ func scheduler(out *strings.Builder, config string, records []record) {
 			fmt.Fprintf(out, " %s, n = %d, commit %s |", side.title, len(runs[side.name]), one.Commit)
 		}
 	}
-	compare := slices.Contains(present, "kueue") && slices.Contains(present, "tutti")
-	bare := slices.Contains(present, "floor") && slices.Contains(present, "tutti")
+	var others []string
 	line := "\n|---|" + strings.Repeat("---|", len(present))
-	if compare {
-		out.WriteString(" Tutti : Kueue |")
-		line += "---|"
-	}
-	if bare {
-		out.WriteString(" Tutti : floor |")
-		line += "---|"
+	if slices.Contains(present, "tutti") {
+		for _, side := range present {
+			if side != "tutti" {
+				others = append(others, side)
+				fmt.Fprintf(out, " Tutti : %s |", side)
+				line += "---|"
+			}
+		}
 	}
 	out.WriteString(line + "\n")
 	row := func(name string, digits int, value func(record) float64) {
@@ -90,11 +100,8 @@ func scheduler(out *strings.Builder, config string, records []record) {
 			middle[side] = m
 			out.WriteString(" " + text + " |")
 		}
-		if compare {
-			out.WriteString(" " + ratio(middle["tutti"], middle["kueue"]) + " |")
-		}
-		if bare {
-			out.WriteString(" " + ratio(middle["tutti"], middle["floor"]) + " |")
+		for _, other := range others {
+			out.WriteString(" " + ratio(middle["tutti"], middle[other]) + " |")
 		}
 		out.WriteString("\n")
 	}
@@ -102,6 +109,13 @@ func scheduler(out *strings.Builder, config string, records []record) {
 	row("Wall, s", 0, func(r record) float64 { return r.WallSeconds })
 	for _, name := range slices.Sorted(maps.Keys(runs[present[0]][0].Classes)) {
 		row("Admitted after, `"+name+"`, mean s", 1, func(r record) float64 { return r.Classes[name].AdmissionMs / 1000 })
+	}
+	if !slices.ContainsFunc(present, func(side string) bool { return runs[side][0].Waits == nil }) {
+		row("Wait of all, median s", 1, func(r record) float64 { return r.Waits.Median })
+		row("9 of 10 waited less than, s", 1, func(r record) float64 { return r.Waits.P90 })
+		row("Longest wait, s", 1, func(r record) float64 { return r.Waits.Max })
+		row("Median wait in the queue that waited most, s", 1, func(r record) float64 { return r.Waits.MostTenant })
+		row("… in the queue that waited least, s", 1, func(r record) float64 { return r.Waits.LeastTenant })
 	}
 	row("Usage of the quota, %", 0, func(r record) float64 { return r.UsagePercent })
 	row("Evictions", 0, func(r record) float64 { return float64(r.evictions()) })
@@ -146,9 +160,9 @@ func newest(records []record) []record {
 }
 
 // spread is "median (least to most)" of a value over the runs, and the median.
-func spread(records []record, digits int, value func(record) float64) (string, float64) {
+func spread[Run any](runs []Run, digits int, value func(Run) float64) (string, float64) {
 	var values []float64
-	for _, r := range records {
+	for _, r := range runs {
 		values = append(values, value(r))
 	}
 	slices.Sort(values)

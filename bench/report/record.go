@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"sigs.k8s.io/yaml"
 )
@@ -21,8 +23,8 @@ type record struct {
 	Date    string `json:"date"`
 	Commit  string `json:"commit"`
 	Machine string `json:"machine"`
-	Config  string `json:"config"` // baseline, large-scale
-	Side    string `json:"side"`   // kueue, tutti, floor
+	Config  string `json:"config"` // baseline, large-scale, deepqueue
+	Side    string `json:"side"`   // of `sides`
 	CRDs    string `json:"crds"`   // lean (ours), kueue
 
 	WallSeconds  float64            `json:"wallSeconds"` // of the program under test, as the runner says it
@@ -34,6 +36,7 @@ type record struct {
 
 	UsagePercent float64          `json:"usagePercent"` // of nominal quota, over the run
 	Classes      map[string]class `json:"classes"`      // of Workloads
+	Waits        *waits           `json:"waits,omitempty"`
 	Dropped      uint64           `json:"droppedEvents"`
 }
 
@@ -42,6 +45,16 @@ type class struct {
 	Evictions   int     `json:"totalEvictions"`
 	AdmissionMs float64 `json:"averageTimeToAdmissionMs"`
 	FinishedMs  float64 `json:"averageTimeToFinishMs"`
+}
+
+// waits of all Workloads until their last admission, in seconds.
+type waits struct {
+	Median float64 `json:"median"`
+	P90    float64 `json:"p90"`
+	Max    float64 `json:"max"`
+	// The median of the tenant (namespace) that waited least, and of the one that waited most.
+	LeastTenant float64 `json:"leastTenant"`
+	MostTenant  float64 `json:"mostTenant"`
 }
 
 // workloads is how many Workloads the runner recorded.
@@ -64,6 +77,7 @@ func (r record) evictions() int {
 // readRun takes what the runner and launch left in `dir`.
 func readRun(dir string) (record, error) {
 	var r record
+	var err error
 	var stats struct {
 		WallMs int64 `json:"wallMs"`
 	}
@@ -95,35 +109,58 @@ func readRun(dir string) (record, error) {
 		return r, fmt.Errorf("%s/summary.yaml: no ClusterQueue or no Workload was recorded", dir)
 	}
 	r.UsagePercent = 100 * average / nominal
-	return r, allFinished(filepath.Join(dir, "wlStates.csv"))
+	r.Waits, err = readWaits(filepath.Join(dir, "wlStates.csv"))
+	return r, err
 }
 
-// allFinished: the runner ends when no ClusterQueue's status shows anything to come. A status that is late ends a
-// run too early, and its figures say nothing.
-func allFinished(file string) error {
+// readWaits of a run in which all Workloads finished. The runner ends when no ClusterQueue's status shows anything to
+// come: a status that is late ends a run too early, and its figures say nothing.
+func readWaits(file string) (*waits, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
 	if err != nil || len(rows) < 2 {
-		return fmt.Errorf("%s: no Workloads: %v", file, err)
+		return nil, fmt.Errorf("%s: no Workloads: %v", file, err)
 	}
-	column := slices.Index(rows[0], "ms to finish")
-	if column < 0 {
-		return fmt.Errorf("%s has no column 'ms to finish'", file)
+	var columns []int
+	for _, name := range []string{"namespace", "ms to admitted", "ms to finish"} {
+		column := slices.Index(rows[0], name)
+		if column < 0 {
+			return nil, fmt.Errorf("%s has no column '%s'", file, name)
+		}
+		columns = append(columns, column)
 	}
 	open := 0
+	var all []float64
+	tenants := map[string][]float64{}
 	for _, row := range rows[1:] {
-		if row[column] == "0" {
+		if row[columns[2]] == "0" {
 			open++
 		}
+		ms, err := strconv.ParseFloat(row[columns[1]], 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: ms to admitted: %w", file, err)
+		}
+		all = append(all, ms/1000)
+		tenants[row[columns[0]]] = append(tenants[row[columns[0]]], ms/1000)
 	}
 	if open > 0 {
-		return fmt.Errorf("%s: %d of %d Workloads were not seen to finish", file, open, len(rows)-1)
+		return nil, fmt.Errorf("%s: %d of %d Workloads were not seen to finish", file, open, len(rows)-1)
 	}
-	return nil
+	var medians []float64
+	for _, of := range tenants {
+		medians = append(medians, quantile(of, 0.5))
+	}
+	return &waits{Median: quantile(all, 0.5), P90: quantile(all, 0.9), Max: slices.Max(all), LeastTenant: slices.Min(medians), MostTenant: slices.Max(medians)}, nil
+}
+
+// quantile of at least one value: the smallest that so great a part of them doesn't exceed.
+func quantile(values []float64, part float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
 }
 
 func readYAML(file string, into any) error {
@@ -137,8 +174,8 @@ func readYAML(file string, into any) error {
 	return nil
 }
 
-// readRecords of a data file, oldest first; none where there is no file.
-func readRecords(file string) ([]record, error) {
+// readLines of a data file, oldest first; none where there is no file.
+func readLines[Run any](file string) ([]Run, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -147,21 +184,21 @@ func readRecords(file string) ([]record, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var records []record
+	var runs []Run
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var r record
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return nil, fmt.Errorf("%s, line %d: %w", file, len(records)+1, err)
+		var run Run
+		if err := json.Unmarshal(lines.Bytes(), &run); err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", file, len(runs)+1, err)
 		}
-		records = append(records, r)
+		runs = append(runs, run)
 	}
-	return records, lines.Err()
+	return runs, lines.Err()
 }
 
-func (r record) appendTo(file string) error {
-	text, err := json.Marshal(r)
+func appendLine(file string, run any) error {
+	text, err := json.Marshal(run)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func runDir(t *testing.T, finished string) string {
 clusterQueueClasses: {cq: {cpuAverageUsage: 30000, nominalQuota: 40000}}
 workloadClasses: {large: {count: 2, totalEvictions: 1, averageTimeToAdmissionMs: 1500}}
 `,
-		"wlStates.csv": "id,class name,ms to finish\n1,large,900\n2,large," + finished + "\n",
+		"wlStates.csv": "id,class name,namespace,ms to admitted,ms to finish\n1,large,a,800,900\n2,large,b,2200," + finished + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -38,8 +38,8 @@ func TestARunIsReadAndShown(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r.Config, r.Commit = "baseline", "abc"
-	text := page([]record{r}, nil, "")
-	for _, want := range []string{"| Wall, s | 12 |", "| Admitted after, `large`, mean s | 1.5 |", "| API server CPU per 1,000 workloads, s | 1500.0 |", "| POST events | 4 |"} {
+	text := page([]record{r}, nil, nil, "")
+	for _, want := range []string{"## Kueue's scheduler benchmark, `baseline`", "| Wait of all, median s | 0.8 |", "| Median wait in the queue that waited most, s | 2.2 |", "| Wall, s | 12 |", "| Admitted after, `large`, mean s | 1.5 |", "| API server CPU per 1,000 workloads, s | 1500.0 |", "| POST events | 4 |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -81,7 +81,7 @@ func TestARunOfTheEngineIsReadAndShown(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	run, err := readEngine(file)
+	run, err := readEngine([]string{file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,57 @@ func TestAnEngineBenchmarkThatFailedIsRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"benchmarks": [{"name": "BM_X", "time_unit": "us", "error_message": "nobody"}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readEngine(file); err == nil || !strings.Contains(err.Error(), "nobody") {
+	if _, err := readEngine([]string{file}); err == nil || !strings.Contains(err.Error(), "nobody") {
 		t.Error(err)
+	}
+}
+
+func TestABurstIsShownPerNumberOfClients(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "burst.json")
+	if err := os.WriteFile(file, []byte(`{"side": "tutti", "jobs": 100, "submitters": 50, "runningSeconds": 30, "policyP99Seconds": 0.002, "cpuSeconds": {"etcd": 4}, "writes": {"POST jobs": 100, "PUT leases": 0.5}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run, err := readJobs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := run
+	bare.Side, bare.Running, bare.PolicyP99 = "bare", 20, 0
+	alone := bare
+	alone.Submitters = 7
+	old := run
+	old.Commit, old.Running = "old", 99
+	var out strings.Builder
+	jobsPart(&out, []jobsRun{old, bare, run, alone})
+	for _, want := range []string{"50 clients:", "| All run after, s | 20.0 | 30.0 | 1.50 |", "| … 99 of 100 less than, ms | 0.0 | 2.0 | – |", "| POST jobs | 100 | 100 | 1.00 |", "| CPU of etcd, s | 4 | 4 | 1.00 |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	for _, no := range []string{"7 clients", "leases", "99.0"} {
+		if strings.Contains(out.String(), no) {
+			t.Errorf("%q in\n%s", no, out.String())
+		}
+	}
+}
+
+func TestThePlotShowsEachGrowth(t *testing.T) {
+	var run engineRun
+	for _, name := range []string{"BM_Admissions/queues:10/pending:", "BM_Arrival/queues:10/pending:", "BM_End/queues:10/pending:", "BM_Preemption/candidates:", "BM_FairSharingPass/queues:", "BM_MemoryPerPending/pending:"} {
+		for i, n := range []string{"1000", "100000"} {
+			run.Results = append(run.Results, engineResult{Name: name + n, Micros: float64(10 * (i + 1)), Bytes: 700})
+		}
+	}
+	picture, err := growthPlot(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, growth := range growths {
+		if !strings.Contains(string(picture), growth.title) {
+			t.Errorf("no panel %q", growth.title)
+		}
+	}
+	if _, err := growthPlot(engineRun{Results: run.Results[:3]}); err == nil {
+		t.Error("a plot of one size was drawn")
 	}
 }
