@@ -24,7 +24,8 @@ struct Rules {
   bool pod_groups = false;    // the server knows spec.schedulingGroup
   // Gate PartialAdmission; off: minCount is taken out of new Workloads.
   bool partial_admission = false;
-  // Gate ElasticJobsViaWorkloadSlices: a pod set may shrink while quota is reserved.
+  // Gate ElasticJobsViaWorkloadSlices: a pod set may shrink while quota is reserved, and the pods
+  // of elastic Jobs get their gate.
   bool elastic_jobs = false;
   // Gate PriorityBoost: the annotation kueue.x-k8s.io/priority-boost must be a number.
   bool priority_boost = false;

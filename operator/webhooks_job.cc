@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/names.h"
+#include "base/slice_names.h"
 #include "operator/syntax.h"
 #include "operator/webhooks.h"
 #include "operator/webhooks_common.h"
@@ -16,6 +17,29 @@ constexpr std::string_view kEqualCompletions = "kueue.x-k8s.io/job-completions-e
 
 bool Suspended(const Json& job) {
   return job["spec"]["suspend"].AsBool();
+}
+
+bool Elastic(const Json& job) {
+  return Annotation(job, names::kElasticJobAnnotation) == "true";
+}
+
+// The pods of an elastic Job wait for quota by a gate in their template.
+void GatePods(const Json& job, Json& patch) {
+  const Json& pod_spec = job["spec"]["template"]["spec"];
+  const Json::Array& gates = pod_spec["schedulingGates"].AsArray();
+  const bool there = std::any_of(gates.begin(), gates.end(), [](const Json& gate) {
+    return gate["name"].AsString() == names::kElasticGate;
+  });
+  if (!pod_spec.IsObject() || there) {
+    return;
+  }
+  const std::string path = "/spec/template/spec/schedulingGates";
+  Json gate = Json::Obj({{"name", names::kElasticGate}});
+  if (pod_spec["schedulingGates"].IsArray()) {
+    patch.Push(Operation("add", path + "/-", std::move(gate)));
+  } else {
+    patch.Push(Operation("add", path, Json::Arr({std::move(gate)})));
+  }
 }
 
 class JobCheck {
@@ -32,6 +56,10 @@ class JobCheck {
   // For every kind that is held by spec.suspend.
   std::vector<std::string> RunCommon() {
     Common();
+    if (rules_.elastic_jobs && Elastic(job_)) {
+      Say(Field("annotations", names::kElasticJobAnnotation) +
+          "only a Job can be elastic: take it off");
+    }
     return std::move(problems_);
   }
 
@@ -39,8 +67,7 @@ class JobCheck {
     Common();
     MinParallelism();
     EqualCompletions();
-    if (update_ && (Annotation(job_, names::kElasticJobAnnotation) == "true") !=
-                       (Annotation(old_, names::kElasticJobAnnotation) == "true")) {
+    if (update_ && Elastic(job_) != Elastic(old_)) {
       Say(Field("annotations", names::kElasticJobAnnotation) + "can be set only at creation");
     }
     return std::move(problems_);
@@ -150,6 +177,11 @@ class JobCheck {
     if (update_ && text == Annotation(old_, names::kMinParallelismAnnotation)) {
       return;
     }
+    if (rules_.elastic_jobs && Elastic(job_)) {
+      Say(Field("annotations", names::kMinParallelismAnnotation) +
+          "an elastic Job can't be admitted in part: take off this annotation or " +
+          std::string(names::kElasticJobAnnotation));
+    }
     const int64_t parallelism = job_["spec"]["parallelism"].AsInt(1);
     const int64_t pods = std::min(parallelism, job_["spec"]["completions"].AsInt(parallelism));
     const auto minimum = Positive(text);
@@ -230,6 +262,9 @@ Verdict MutateJob(const Request& request, const Rules& rules) {
   }
   if (queued && !Suspended(job)) {
     verdict.patch.Push(Operation("add", "/spec/suspend", true));
+  }
+  if (queued && rules.elastic_jobs && Elastic(job)) {
+    GatePods(job, verdict.patch);
   }
   return verdict;
 }

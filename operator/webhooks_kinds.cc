@@ -179,7 +179,11 @@ void CheckSlices(const Json& request, const std::string& path, Problems* problem
   }
 }
 
-void CheckPodSets(const Json& workload, Problems* problems) {
+bool Elastic(const Json& workload) {
+  return workload["metadata"]["annotations"][names::kElasticJobAnnotation].AsString() == "true";
+}
+
+void CheckPodSets(const Json& workload, const Rules& rules, Problems* problems) {
   size_t at = 0;
   for (const Json& pod_set : workload["spec"]["podSets"].AsArray()) {
     const std::string path = Index("spec.podSets", at++);
@@ -196,6 +200,10 @@ void CheckPodSets(const Json& workload, Problems* problems) {
     }
     CheckResourceNames(pod["spec"]["resources"], path + ".template.spec", problems);
     CheckSlices(pod_set["topologyRequest"], path + ".topologyRequest", problems);
+    if (rules.elastic_jobs && Elastic(workload) && pod_set.Has("minCount")) {
+      problems->push_back(path + ".minCount: cannot be used together with " +
+                          std::string(names::kElasticJobAnnotation));
+    }
   }
 }
 
@@ -230,8 +238,9 @@ void CheckAdmission(const Json& workload, const Json& old, Problems* problems) {
   }
 }
 
-void CheckReclaimable(const Json& workload, Problems* problems) {
+void CheckReclaimable(const Json& workload, const Json& old, Problems* problems) {
   const auto pod_sets = ByName(workload["spec"]["podSets"]);
+  const auto before = ByName(old["status"]["reclaimablePods"]);
   size_t at = 0;
   for (const Json& entry : workload["status"]["reclaimablePods"].AsArray()) {
     const std::string path = Index("status.reclaimablePods", at++);
@@ -239,6 +248,10 @@ void CheckReclaimable(const Json& workload, Problems* problems) {
     if (pod_set == pod_sets.end()) {
       problems->push_back(path + ".name: \"" + entry["name"].AsString() +
                           "\" is not a podSet of the spec");
+    } else if (const auto same = before.find(entry["name"].AsString());
+               Elastic(workload) && same != before.end() &&
+               (*same->second)["count"].AsInt() == entry["count"].AsInt()) {
+      continue;  // of its size before it was made smaller: written anew next
     } else if (entry["count"].AsInt() > (*pod_set->second)["count"].AsInt(1)) {
       problems->push_back(path + ".count: must be at most the podSet's count, " +
                           std::to_string((*pod_set->second)["count"].AsInt(1)));
@@ -276,10 +289,6 @@ Json WithoutTopology(const Json& admission) {
     }
   }
   return copy;
-}
-
-bool Elastic(const Json& workload) {
-  return workload["metadata"]["annotations"][names::kElasticJobAnnotation].AsString() == "true";
 }
 
 // Equal but for counts that became smaller.
@@ -491,13 +500,13 @@ Verdict ValidateWorkload(const Request& request, const Rules& rules) {
   Problems& problems = verdict.problems;
   const auto decoded = api::WorkloadFromJson(workload);
   AddProblem(decoded ? decoded->problem : decoded.error().message, &problems);
-  CheckPodSets(workload, &problems);
+  CheckPodSets(workload, rules, &problems);
   CheckGates(request, &problems);
   if (rules.priority_boost) {
     CheckBoost(workload, &problems);
   }
   CheckAdmission(workload, *request.old_object, &problems);
-  CheckReclaimable(workload, &problems);
+  CheckReclaimable(workload, *request.old_object, &problems);
   CheckPodSetUpdates(workload, &problems);
   if (request.IsUpdate()) {
     CheckWorkloadUpdate(workload, *request.old_object, rules, &problems);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "base/slice_names.h"
 #include "reconciler/pod_template.h"
 
 namespace tutti::reconciler {
@@ -22,6 +23,11 @@ void SetParallelism(const api::Job& job, int32_t parallelism, Json& spec) {
       follow == "1") {
     spec.Set("completions", parallelism);
   }
+}
+
+// Until it is restored a job has what its start has added, whatever became of its quota.
+bool IsStarted(const Json& pod_template) {
+  return pod_template["metadata"]["labels"].Has(names::kPodSetLabel);
 }
 
 }  // namespace
@@ -46,7 +52,7 @@ Result<api::Workload> WorkloadFor(const api::Job& job, const Priority& priority)
   return workload;
 }
 
-bool Equivalent(const api::Job& job, const api::Workload& workload) {
+bool EquivalentButCount(const api::Job& job, const api::Workload& workload) {
   if (workload.pod_sets.size() != 1) {
     return false;
   }
@@ -60,15 +66,19 @@ bool Equivalent(const api::Job& job, const api::Workload& workload) {
     return false;
   }
   const bool admitted = workload.QuotaReserved();
-  const Json recorded = ParseTemplate(pod_set.template_json);
   const Json current = ParseTemplate(job.template_json);
-  // Until it is restored a job has what its start has added, whatever became of its quota.
-  const bool started = current["metadata"]["labels"].Has(names::kPodSetLabel);
-  const bool in_part = pod_set.min_count.has_value() && job.PodCount() <= pod_set.count && started;
-  if (job.PodCount() != pod_set.count && !in_part) {
+  return SamePods(ParseTemplate(pod_set.template_json), current,
+                  /*may_be_started=*/admitted || IsStarted(current));
+}
+
+bool Equivalent(const api::Job& job, const api::Workload& workload) {
+  if (!EquivalentButCount(job, workload)) {
     return false;
   }
-  return SamePods(recorded, current, /*may_be_started=*/admitted || started);
+  const api::PodSet& pod_set = workload.pod_sets.front();
+  return job.PodCount() == pod_set.count ||
+         (pod_set.min_count.has_value() && job.PodCount() <= pod_set.count &&
+          IsStarted(ParseTemplate(job.template_json)));
 }
 
 Result<api::WriteRequest> StartPatch(const api::Job& job, const api::Workload& workload,
@@ -194,8 +204,19 @@ constexpr std::string_view kMainPodSet = "main";
 
 class BatchJob final : public QueuedJob {
  public:
-  explicit BatchJob(api::Job job) : QueuedJob(BatchJobKind(), job_.meta), job_(std::move(job)) {}
-
+  explicit BatchJob(api::Job job) : QueuedJob(BatchJobKind(), job_.meta), job_(std::move(job)) {
+    const std::string gate = "\"" + std::string(names::kElasticGate) + "\"";
+    const bool says_so = meta.Annotation(names::kElasticJobAnnotation) == "true" &&
+                         meta.Annotation(names::kMinParallelismAnnotation).empty();
+    if (says_so || job_.template_json.find(gate) != std::string::npos) {
+      const Json pod_spec = ParseTemplate(job_.template_json)["spec"];
+      const Json::Array& gates = pod_spec["schedulingGates"].AsArray();
+      slice_gate_ = std::any_of(gates.begin(), gates.end(), [](const Json& entry) {
+        return entry["name"].AsString() == names::kElasticGate;
+      });
+      elastic_ = says_so && !pod_spec.Has("schedulingGroup");
+    }
+  }
   [[nodiscard]] bool MayBeQueued() const override {
     // A Job of another controller belongs to that controller: it is queued through its parent or
     // not at all. CronJobs are no queued kind: their Jobs are. The policies that hold Jobs say the
@@ -216,15 +237,16 @@ class BatchJob final : public QueuedJob {
   }
   [[nodiscard]] std::optional<Time> StartedAt() const override { return job_.start_time; }
   [[nodiscard]] bool LostPods() const override { return job_.failed > 0; }
-  [[nodiscard]] int32_t Remaining(const api::PodSet& /*pod_set*/) const override {
-    return job_.GangSize();
+  [[nodiscard]] int32_t Remaining(const api::PodSet& pod_set) const override {
+    // An elastic job may ask for more pods than this Workload of it has.
+    return Elastic() ? std::min(job_.GangSize(), pod_set.count) : job_.GangSize();
   }
   [[nodiscard]] bool PodsReady(const std::vector<const api::Pod*>& /*pods*/) const override {
     return static_cast<int64_t>(job_.succeeded) + job_.ready + job_.uncounted_succeeded >=
            job_.PodCount();
   }
   [[nodiscard]] std::vector<std::pair<std::string, int32_t>> Reclaimable() const override {
-    const int32_t count = job_.parallelism - job_.GangSize();
+    const int32_t count = job_.PodCount() - job_.GangSize();
     if (job_.parallelism <= 1 || !job_.completions.has_value() || count <= 0) {
       return {};
     }
@@ -235,6 +257,13 @@ class BatchJob final : public QueuedJob {
   [[nodiscard]] bool Matches(const api::Workload& workload) const override {
     return Equivalent(job_, workload);
   }
+
+  // Not where the Job names a group: then the API server keeps its parallelism as it is.
+  [[nodiscard]] bool Elastic() const override { return elastic_; }
+  [[nodiscard]] bool MatchesButCounts(const api::Workload& workload) const override {
+    return EquivalentButCount(job_, workload);
+  }
+  [[nodiscard]] bool PodsHaveSliceGate() const override { return slice_gate_; }
 
   [[nodiscard]] Result<std::vector<api::WriteRequest>> Start(
       const api::Workload& workload, const std::vector<StartInfo>& infos) const override {
@@ -260,9 +289,16 @@ class BatchJob final : public QueuedJob {
     return TemplateHasLeftovers(ParseTemplate(job_.template_json));
   }
 
-  [[nodiscard]] bool JoinsGroups() const override { return true; }
+  // The quorum of a group is fixed, the number of pods of an elastic job isn't.
+  [[nodiscard]] bool JoinsGroups() const override { return !Elastic(); }
   [[nodiscard]] std::string GroupLabel() const override { return GroupLabelOf(job_); }
   [[nodiscard]] Result<std::vector<api::PodClaim>> GangClaims() const override {
+    if (Elastic() && !meta.Annotation(names::kGangClaimsAnnotation).empty()) {
+      return Fail(ErrorCode::kInvalid,
+                  "metadata.annotations[tutti.dev/gang-claims]: an elastic Job has no PodGroup "
+                  "whose claims its pods could share: take off this annotation or "
+                  "kueue.x-k8s.io/elastic-job");
+    }
     return GangClaimsOf(job_);
   }
   // The rule of the Job controller's feature gate WorkloadWithJob, without knowing the gate.
@@ -281,6 +317,8 @@ class BatchJob final : public QueuedJob {
 
  private:
   api::Job job_;
+  bool slice_gate_ = false;  // the pod template has the gate of elastic jobs
+  bool elastic_ = false;
 };
 
 class BatchKind final : public JobKind {

@@ -28,6 +28,8 @@ Result<api::Workload> WorkloadFor(const api::Job& job, const Priority& priority)
 
 // Whether `workload` still describes `job` (pods, containers, tolerations, time limit).
 [[nodiscard]] bool Equivalent(const api::Job& job, const api::Workload& workload);
+// The same but for the number of pods.
+[[nodiscard]] bool EquivalentButCount(const api::Job& job, const api::Workload& workload);
 
 // One merge patch: template additions and suspend: false, guarded by resourceVersion. kInvalid when
 // the template, the flavor or a check has one of the keys with another value (a permanent error).

@@ -546,6 +546,9 @@ void Core::ApplyPreemptions(const engine::PassResult& pass) {
     }
     Unit& unit = found->second;
     unit.preempted = decision;
+    if (const auto slices = slices_of_.find(unit.key); slices != slices_of_.end()) {
+      dirty_units_.insert(slices->second.begin(), slices->second.end());
+    }
     if (unit.in_flight == 0) {
       ReconcileUnit(unit);  // else when the answer to what is under way arrives
     }

@@ -264,7 +264,6 @@ class Core {
       const std::string& job_uid) const;
   void LinkPod(const WatchedPod& pod);
   void RelinkPodsOf(const std::string& job_uid);
-  void LinkSlice(const api::Workload& workload, bool deleted);
   void UnlinkPod(const std::string& job_uid, const api::ObjectKey& pod);
   void RefreshCapacityModes();
   [[nodiscard]] engine::CapacityMode ModeOf(const api::ResourceFlavor& flavor) const;
@@ -301,10 +300,51 @@ class Core {
   void SetWaiting(Unit& unit, const api::Workload* workload, bool waiting);
 
   void WriteReservation(Unit& unit, const api::Workload& workload);
-  // A workload slice whose place another one has taken: finished, and true.
-  bool EndReplaced(Unit& unit, const api::Workload& workload);
+  void CountFinished(const api::Workload& workload);
   // Retention of finished Workloads.
   void DeleteFinished(Unit& unit, const api::Workload& workload);
+
+  // elastic.cc: jobs that change their size while they run (slices.h)
+  [[nodiscard]] bool Sliced(const QueuedJob& job) const;
+  // QueuedJob::Matches; of an elastic job without the numbers of pods, which Resize looks after.
+  [[nodiscard]] bool Describes(const api::Workload& workload, const QueuedJob& job) const;
+  void LinkSlice(const api::Workload& workload, const std::string& job_uid, bool deleted);
+  // All units of an elastic job.
+  void DirtySlices(const std::string& job_uid);
+  // The units of the chain that a pod with a slice's name belongs to.
+  void LinkSlicePod(const WatchedPod& pod, bool deleted);
+  // The job's unit becomes that of its head. REQUIRES: Sliced(job).
+  void FollowSlices(const QueuedJob& job);
+  void TakeUp(const QueuedJob& job, const api::ObjectKey& key);
+  // A unit of an elastic job that isn't its head: it waits to take the head's place, or has ended.
+  void ReconcileSlice(Unit& unit, const QueuedJob& job, const api::Workload* workload);
+  // `by`: has taken its place; null: it is of no use any more.
+  void FinishSlice(Unit& unit, const api::Workload& workload, const api::Workload* by);
+  // A workload slice whose place another one has taken: finished, and true.
+  bool EndReplaced(Unit& unit, const api::Workload& workload);
+  // The head's number of pods follows the job: in place where it isn't more than there is quota
+  // for, else by another Workload. True when something was written.
+  bool Resize(Unit& unit, const QueuedJob& job, const api::Workload& workload);
+  // The pods that the job asks for, in the order of its pod sets; nullopt: they are other pod sets.
+  [[nodiscard]] static std::optional<std::vector<int32_t>> WantedCounts(
+      const QueuedJob& job, const api::Workload& workload);
+  // Has quota, and the job asks for more.
+  [[nodiscard]] static bool Outgrown(const QueuedJob& job, const api::Workload& workload);
+  // The Workload that waits to take this one's place; null = none.
+  [[nodiscard]] std::shared_ptr<const api::Workload> NextSlice(const api::Workload& workload) const;
+  // Is being evicted, or about to be.
+  [[nodiscard]] bool GivesWay(const api::Workload& workload) const;
+  // What a reserved Workload holds by its status, less the pods that it was made smaller by and
+  // those that have been given back.
+  [[nodiscard]] api::Admission HeldBy(const api::Workload& workload) const;
+  // Pods of its pod set that have been given back.
+  [[nodiscard]] int32_t GivenBack(const api::Workload& workload, const api::PodSet& pod_set,
+                                  const QueuedJob* job) const;
+  // The pods of its chain, and those of its job that don't say of which chain they are.
+  [[nodiscard]] std::vector<PodPtr> PodsOfSlice(const api::Workload& workload,
+                                                const std::string& job_uid) const;
+  // Held pods start as far as there is quota. True when something was written.
+  bool LetPodsGo(Unit& unit, const QueuedJob& job, const api::Workload& workload);
 
   // eviction.cc: how quota is taken away. What returns after a write does so with unit.in_flight
   // set.
@@ -473,8 +513,12 @@ class Core {
   std::map<std::string, std::set<std::string>> children_of_;  // UIDs, by that of their ancestor
   // Units of jobs that may not take the Workload of their name (QueuedJob::MayTake), by that name.
   std::map<api::ObjectKey, std::set<api::ObjectKey>> refused_units_;
-  // Workload slices by the one whose place they take.
+  // Workload slices by the one whose place they take, by the UID of their job, and by their chain.
   std::map<api::ObjectKey, std::set<api::ObjectKey>> slices_of_;
+  std::map<std::string, std::set<api::ObjectKey>> slices_of_job_;
+  std::map<api::ObjectKey, std::set<api::ObjectKey>> slices_of_chain_;
+  // Pods that say of which chain they are.
+  std::map<api::ObjectKey, std::set<api::ObjectKey>> pods_of_chain_;
   // Who gives way for a job whose Workload is being created, by that Workload.
   std::map<api::ObjectKey, std::set<api::ObjectKey>> victims_of_;
   // PodGroups that templates name, and whose they are.

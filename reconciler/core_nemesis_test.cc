@@ -300,6 +300,116 @@ class Losses {
   std::map<std::string, int64_t> evictions_;
 };
 
+// Jobs, the Workloads of each and how many of its pods run.
+std::string State(Cluster& cluster) {
+  std::string out;
+  for (const Json& job : cluster.server().List(api::ResourceOf(api::Kind::kJob))) {
+    const std::string name = job["metadata"]["name"].AsString();
+    int running = 0;
+    int held = 0;
+    for (const Json& pod : cluster.PodsOf("team-a", name)) {
+      const bool gone = pod["status"]["phase"].AsString() == "Succeeded" ||
+                        !pod["metadata"]["deletionTimestamp"].IsNull();
+      (pod["spec"]["schedulingGates"].AsArray().empty() ? running : held) += gone ? 0 : 1;
+    }
+    out += name + " parallelism " + job["spec"]["parallelism"].Dump() + " suspend " +
+           job["spec"]["suspend"].Dump() + " " + job["status"].Dump() + ": " +
+           std::to_string(running) + " run, " + std::to_string(held) + " held\n";
+    for (const Json& workload : cluster.server().List(api::ResourceOf(api::Kind::kWorkload))) {
+      if (workload["metadata"]["labels"][names::kJobUidLabel] == job["metadata"]["uid"] &&
+          cluster.Condition(workload, "Finished") != "True") {
+        out += "  " + workload["metadata"]["name"].AsString() + " " +
+               workload["spec"]["podSets"].AsArray()[0]["count"].Dump() + " reserved " +
+               cluster.Condition(workload, "QuotaReserved") + " evicted " +
+               cluster.Condition(workload, "Evicted") + " " +
+               workload["status"]["reclaimablePods"].Dump() + "\n";
+      }
+    }
+  }
+  return out;
+}
+
+// Elastic jobs that change their size all the time, while they give way to one another, queues are
+// drained, writes fail and the controller restarts.
+void Growth(uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Options options;
+  options.gang_api = GangApi::kV1Alpha2;
+  options.managed_namespaces.present = true;
+  options.landing_timeout = 20s;
+  Cluster cluster(options, seed);
+  std::mt19937_64 random(seed);
+  const auto pick = [&](int from, int to) {
+    return std::uniform_int_distribution<int>(from, to)(random);
+  };
+  cluster.AddFlavor("default");
+  for (int i = 0; i < 4; ++i) {
+    cluster.AddNode("n" + std::to_string(i), 8);
+  }
+  cluster.AddNamespace("team-a");
+  cluster.AddQueue("cq", "team-a", {{"cpu", "14"}});
+  for (const auto& [name, value] : {std::pair("low", 1), std::pair("high", 100)}) {
+    ASSERT_TRUE(cluster.server().Create(
+        api::ResourceOf(api::Kind::kWorkloadPriorityClass),
+        Json::Obj({{"metadata", Json::Obj({{"name", name}})}, {"value", value}})));
+  }
+  cluster.PatchSpec(
+      api::Kind::kClusterQueue, {"", "cq"},
+      Json::Obj({{"preemption", Json::Obj({{"withinClusterQueue", "LowerPriority"}})}}));
+  cluster.SetFaults(0.1);
+  int submitted = 0;
+  std::vector<std::string> elastic;
+  for (int step = 0; step < 200; ++step) {
+    if (submitted < 8 && pick(0, 5) == 0) {
+      testing::JobSpec job{.name = "job-" + std::to_string(submitted++),
+                           .pods = pick(1, 6),
+                           .runs_for = std::chrono::seconds(pick(1, 6)),
+                           .priority_class = pick(0, 2) == 0 ? "high" : "low",
+                           .completions = pick(10, 40)};
+      if (pick(0, 3) != 0) {
+        job.annotations[std::string(names::kElasticJobAnnotation)] = "true";
+        elastic.push_back(job.name);
+      }
+      cluster.Submit(job);
+    }
+    switch (pick(0, 20)) {
+      case 0:
+        cluster.Restart();
+        break;
+      case 1:
+        cluster.PatchSpec(api::Kind::kClusterQueue, {"", "cq"},
+                          Json::Obj({{"stopPolicy", pick(0, 2) == 0 ? "HoldAndDrain" : "None"}}));
+        break;
+      default:
+        if (!elastic.empty() && pick(0, 2) == 0) {
+          const auto which = static_cast<size_t>(pick(0, static_cast<int>(elastic.size()) - 1));
+          cluster.PatchSpec(api::Kind::kJob, {"team-a", elastic[which]},
+                            Json::Obj({{"parallelism", pick(1, 9)}}));
+        }
+    }
+    cluster.Tick(std::chrono::milliseconds(pick(50, 800)));
+    ASSERT_EQ(cluster.Check(), "") << "step " << step << "\n" << State(cluster);
+  }
+  cluster.SetFaults(0);
+  cluster.PatchSpec(api::Kind::kClusterQueue, {"", "cq"}, Json::Obj({{"stopPolicy", "None"}}));
+  ASSERT_TRUE(cluster.RunUntilDone(10min)) << State(cluster);
+  cluster.Run(5s);
+  for (const Json& workload : cluster.server().List(api::ResourceOf(api::Kind::kWorkload))) {
+    EXPECT_EQ(cluster.Condition(workload, "Finished"), "True") << workload.Dump();
+    EXPECT_TRUE(workload["metadata"]["finalizers"].AsArray().empty()) << workload.Dump();
+  }
+  for (const engine::FlavorUsage& usage : cluster.core().engine().Report("cq").usage) {
+    EXPECT_EQ(usage.reserved, 0);
+  }
+  EXPECT_EQ(cluster.Check(), "");
+}
+
+TEST(CoreNemesisTest, JobsThatGrowAndShrinkInTroubleAllEnd) {
+  for (uint64_t seed = 501; seed <= 516 && !::testing::Test::HasFailure(); ++seed) {
+    Growth(seed);
+  }
+}
+
 TEST(CoreNemesisTest, QuotaIsLostInAllWaysAndNothingTwice) {
   for (uint64_t seed = 401; seed <= 420 && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

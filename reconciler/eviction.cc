@@ -219,7 +219,9 @@ bool Core::KeepReservation(Unit& unit, const QueuedJob* job, const api::Workload
   }
   const api::StopPolicy local_stop = local != nullptr ? local->stop_policy : api::StopPolicy::kNone;
   const api::StopPolicy queue_stop = queue != nullptr ? queue->stop_policy : api::StopPolicy::kNone;
-  if (workload.Admitted()) {
+  // An elastic job that has grown runs while the checks of its new size are pending.
+  const bool runs = job != nullptr && !job->Suspended() && Sliced(*job);
+  if (workload.Admitted() || runs) {
     if (local_stop == api::StopPolicy::kHoldAndDrain) {
       EvictUnit(unit, job, workload,
                 {.reason = std::string(reason::kLocalQueueStopped),
@@ -232,6 +234,8 @@ bool Core::KeepReservation(Unit& unit, const QueuedJob* job, const api::Workload
                  .message = "The ClusterQueue is stopped"});
       return false;
     }
+  }
+  if (workload.Admitted()) {
     return KeepTime(unit, job, workload);
   }
   api::Workload next = workload;
@@ -260,7 +264,7 @@ bool Core::KeepReservation(Unit& unit, const QueuedJob* job, const api::Workload
   } else if (queue_stop != api::StopPolicy::kNone) {
     why = "ClusterQueue " + queue_name + " is stopped";
   }
-  if (!why.empty()) {
+  if (!why.empty() && !runs) {
     Withdraw(unit, workload, reason, why);
     return false;
   }
@@ -400,6 +404,18 @@ void Core::ReconcileEvicted(Unit& unit, const QueuedJob& job, const api::Workloa
                  {"Requeued", "False", evicted.reason, evicted.message, now_, 0}, now_);
   }
   const auto backoff = workload.status.requeue_at;
+  if (const auto larger = Sliced(job) && workload.active ? NextSlice(workload) : nullptr) {
+    // Of an elastic job that wanted to grow: what waits in line is the Workload of its new size.
+    api::Workload last = workload;
+    FinishReplaced(last.status, *larger, now_);
+    if (StopJob(unit, job, workload, {ApplyStatus(last)})) {
+      const api::Condition& finished = *api::FindCondition(last.status.conditions, "Finished");
+      EventOn(workload, /*warning=*/false, finished.reason, finished.message);
+      History(HistoryKind::kFinished, unit, &last, finished.reason, finished.message);
+      CountFinished(workload);
+    }
+    return;
+  }
   const bool at_once = StartsAgain(workload);
   if (at_once) {
     Requeue(next.status, reason::kGangRestarts, "The gang starts again as a whole", now_);

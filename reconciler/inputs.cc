@@ -9,6 +9,7 @@
 
 #include "api/pod_rules.h"
 #include "base/names.h"
+#include "base/slice_names.h"
 #include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/names.h"
@@ -30,9 +31,17 @@ bool SignOfAutoscaler(const api::Node& node) {
          has_prefix(node.meta.annotations, "cluster-autoscaler.kubernetes.io/");
 }
 
-bool LostGate(const WatchedPod& before, const WatchedPod& now) {
-  return before.meta.uid == now.meta.uid && before.queued != nullptr && before.queued->gated &&
-         now.queued != nullptr && !now.queued->gated;
+// The gate of ours that the pod has just lost; "" = none.
+std::string_view LostGate(const WatchedPod& before, const WatchedPod& now) {
+  if (before.meta.uid != now.meta.uid) {
+    return "";
+  }
+  if (before.slice_hold != nullptr && now.slice_hold == nullptr) {
+    return names::kElasticGate;
+  }
+  const bool lost = before.queued != nullptr && before.queued->gated && now.queued != nullptr &&
+                    !now.queued->gated;
+  return lost ? names::kAdmissionGate : "";
 }
 
 std::optional<double> SecondsSinceAdmission(const api::Workload& workload, Time now) {
@@ -103,8 +112,15 @@ void Core::ForgetJob(const std::string& uid) {
     world_.jobs_of_namespace.erase(others);
   }
   world_.job_by_uid.erase(job);
+  std::set<api::ObjectKey> keys;
   if (const auto known = unit_of_job_.find(uid); known != unit_of_job_.end()) {
-    if (const auto unit = units_.find(known->second); unit != units_.end()) {
+    keys.insert(known->second);
+  }
+  if (const auto slices = slices_of_job_.find(uid); slices != slices_of_job_.end()) {
+    keys.insert(slices->second.begin(), slices->second.end());
+  }
+  for (const api::ObjectKey& key : keys) {
+    if (const auto unit = units_.find(key); unit != units_.end()) {
       unit->second.job_gone_at = now_;
     }
   }
@@ -159,6 +175,7 @@ void Core::JobChanged(const std::shared_ptr<const QueuedJob>& job, bool deleted)
     unit->second.job_gone_at = kNoTime;  // a group of pods that are made anew
   }
   Dirty(known->second);
+  DirtySlices(uid);
 }
 
 void Core::LinkPod(const WatchedPod& pod) {
@@ -215,6 +232,10 @@ void Core::OnPod(std::shared_ptr<const WatchedPod> pod, bool deleted) {
   } else {
     LinkPod(*pod);
   }
+  if (change.before != nullptr) {
+    LinkSlicePod(*change.before, /*deleted=*/true);
+  }
+  LinkSlicePod(*pod, deleted);
   if (job.empty()) {
     return;
   }
@@ -227,10 +248,12 @@ void Core::OnPod(std::shared_ptr<const WatchedPod> pod, bool deleted) {
   ComposeJob(member);
   if (const auto unit = unit_of_job_.find(job); unit != unit_of_job_.end()) {
     const auto workload = world_.workloads.Find(unit->second);
-    if (workload != nullptr && change.before != nullptr && LostGate(*change.before, *pod)) {
+    const std::string_view gate =
+        change.before != nullptr ? LostGate(*change.before, *pod) : std::string_view();
+    if (workload != nullptr && !gate.empty()) {
       if (const std::optional<double> after = SecondsSinceAdmission(*workload, now_)) {
         Observe("kueue_pod_scheduling_gate_removal_seconds",
-                {{"name", std::string(names::kAdmissionGate)},
+                {{"name", std::string(gate)},
                  {"cluster_queue", workload->status.admission->cluster_queue},
                  {"is_group", GroupNameOf(pod->meta).empty() ? "false" : "true"}},
                 *after);
@@ -480,7 +503,7 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
   if (const auto replaced = ReplacedBy(*workload)) {
     Dirty(replaced->meta.Key());  // ends when the other has quota
   }
-  LinkSlice(*workload, deleted);
+  LinkSlice(*workload, unit.job_uid, deleted);
   DirtyLocal({key.ns, workload->queue_name});
   Dirty(key);
   if (const auto children = children_of_.find(unit.job_uid); children != children_of_.end()) {
@@ -488,24 +511,6 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
       if (const auto known = unit_of_job_.find(child); known != unit_of_job_.end()) {
         Dirty(known->second);
       }
-    }
-  }
-}
-
-void Core::LinkSlice(const api::Workload& workload, bool deleted) {
-  const std::string_view name = workload.meta.Annotation(names::kSliceReplacementAnnotation);
-  const size_t slash = name.find('/');
-  if (slash == std::string_view::npos) {
-    return;
-  }
-  const api::ObjectKey replaced{std::string(name.substr(0, slash)),
-                                std::string(name.substr(slash + 1))};
-  if (!deleted) {
-    slices_of_[replaced].insert(workload.meta.Key());
-  } else if (const auto slices = slices_of_.find(replaced); slices != slices_of_.end()) {
-    slices->second.erase(workload.meta.Key());
-    if (slices->second.empty()) {
-      slices_of_.erase(slices);
     }
   }
 }

@@ -42,6 +42,7 @@ struct CheckUpdates {
 struct StartInfo {
   std::string group_name;  // "" = not in a PodGroup
   api::StringMap labels;
+  api::StringMap annotations;  // ours: others' values of these keys are replaced
   api::StringMap node_selector;
   std::vector<api::Toleration> tolerations;
   std::vector<std::string> preferred_nodes;  // steering; empty = none
@@ -135,6 +136,17 @@ class QueuedJob {
   [[nodiscard]] virtual Result<api::Workload> Describe() const = 0;
   // Whether `workload` still describes the job.
   [[nodiscard]] virtual bool Matches(const api::Workload& workload) const = 0;
+
+  // --- elastic jobs (slices.cc) ---
+
+  // Its size may change while it runs: it has a Workload per size.
+  [[nodiscard]] virtual bool Elastic() const { return false; }
+  // Matches, but for the numbers of pods.
+  [[nodiscard]] virtual bool MatchesButCounts(const api::Workload& workload) const {
+    return Matches(workload);
+  }
+  // Its pods come with the gate of elastic jobs, and are to lose it as far as there is quota.
+  [[nodiscard]] virtual bool PodsHaveSliceGate() const { return false; }
 
   // --- writes; each is guarded by a resourceVersion or a UID ---
 

@@ -49,14 +49,17 @@ std::string Cut(std::string name) {
 }  // namespace
 
 std::string WorkloadName(std::string_view kind, std::string_view group, std::string_view owner_name,
-                         std::string_view owner_uid) {
+                         std::string_view owner_uid, std::string_view extra) {
   std::string prefix(kind);
   std::transform(prefix.begin(), prefix.end(), prefix.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   prefix += "-" + std::string(owner_name);
   prefix.resize(std::min(prefix.size(), kMaxName - 1 - kHashLength));
-  const std::string input = std::string(kind) + "\n" + std::string(group) + "\n" +
-                            std::string(owner_name) + "\n" + std::string(owner_uid);
+  std::string input = std::string(kind) + "\n" + std::string(group) + "\n" +
+                      std::string(owner_name) + "\n" + std::string(owner_uid);
+  if (!extra.empty()) {
+    input += "\n" + std::string(extra);
+  }
   return prefix + "-" + ShortHash(EVP_sha1(), input, kHashLength);
 }
 

@@ -11,9 +11,11 @@
 namespace tutti::reconciler {
 
 // Kueue's name of a job's Workload: "<kind>-<owner>-<5 hex>", 253 characters at most; the hash is
-// over kind, group, owner name and owner UID.
+// over kind, group, owner name and owner UID, and `extra` if there is one (of a workload slice: the
+// job's generation).
 [[nodiscard]] std::string WorkloadName(std::string_view kind, std::string_view group,
-                                       std::string_view owner_name, std::string_view owner_uid);
+                                       std::string_view owner_name, std::string_view owner_uid,
+                                       std::string_view extra = "");
 
 // The first `digits` hex digits of the text's SHA-256.
 [[nodiscard]] std::string ShortSha256(const std::string& text, size_t digits);

@@ -9,6 +9,7 @@
 
 #include "base/names.h"
 #include "reconciler/core.h"
+#include "reconciler/slices.h"
 #include "reconciler/status.h"
 #include "reconciler/workload_writes.h"
 
@@ -29,27 +30,6 @@ bool GatesClosed(const api::Workload& workload) {
           return state["name"].AsString() == name && state["position"].AsString() == "Open";
         });
       });
-}
-
-// What a reserved workload holds by its status, less the pods that it was made smaller by.
-api::Admission HeldBy(const api::Workload& workload) {
-  api::Admission held = *workload.status.admission;
-  for (api::PodSetAssignment& assignment : held.assignments) {
-    const auto spec =
-        std::find_if(workload.pod_sets.begin(), workload.pod_sets.end(),
-                     [&](const auto& known) { return known.name == assignment.name; });
-    const int32_t count = assignment.count.value_or(0);
-    if (spec == workload.pod_sets.end() || spec->count >= count) {
-      continue;
-    }
-    for (auto& [resource, quantity] : assignment.resource_usage) {
-      const int64_t amount = api::ToAmount(resource, quantity);
-      quantity = api::FromAmount(resource, api::SaturatingMul(amount / count, spec->count) +
-                                               amount % count * spec->count / count);
-    }
-    assignment.count = spec->count;
-  }
-  return held;
 }
 
 }  // namespace
@@ -422,12 +402,8 @@ std::shared_ptr<const api::Workload> Core::ReplacedBy(const api::Workload& workl
   if (!options_.workload_slices) {
     return nullptr;
   }
-  const std::string_view key = workload.meta.Annotation(names::kSliceReplacementAnnotation);
-  const size_t slash = key.find('/');
-  if (slash == std::string_view::npos || key.substr(0, slash) != workload.meta.ns) {
-    return nullptr;
-  }
-  return world_.workloads.Find({workload.meta.ns, std::string(key.substr(slash + 1))});
+  const std::optional<api::ObjectKey> key = ReplacedKey(workload);
+  return key.has_value() ? world_.workloads.Find(*key) : nullptr;
 }
 
 engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
@@ -453,9 +429,15 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
   input.misconfigured = workload.problem.empty() ? unit.shaped.problem : workload.problem;
   input.invalid_requests = workload.problem.empty() && unit.shaped.of_limits;
   if (const auto replaced = ReplacedBy(workload);
-      replaced != nullptr && replaced->QuotaReserved() && !replaced->Finished()) {
+      replaced != nullptr && replaced->QuotaReserved() && !replaced->Finished() &&
+      (workload.QuotaReserved() || !GivesWay(*replaced))) {
     input.replaces = replaced->meta.Key().ToString();
     input.replaced = HeldBy(*replaced);
+    if (owner != nullptr) {
+      // What the job has keeps its place by the job's age; for more it stands in line as others do.
+      input.queue_time =
+          QueueTime(workload, workload.meta.created != kNoTime ? workload.meta.created : now_);
+    }
   }
   if (input.misconfigured.empty() && owner != nullptr) {
     input.misconfigured = GroupProblem(unit, *owner);
@@ -469,12 +451,7 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
     const api::PodSet& spec = workload.pod_sets[i];
     engine::PodSetInput pod_set;
     pod_set.name = spec.name;
-    pod_set.count = spec.count;
-    for (const auto& [name, reclaimed] : workload.status.reclaimable_pods) {
-      if (name == spec.name && options_.reclaimable_pods) {
-        pod_set.count = std::max(0, spec.count - reclaimed);
-      }
-    }
+    pod_set.count = std::max(0, spec.count - GivenBack(workload, spec, owner.get()));
     if (owner != nullptr) {
       pod_set.count =
           std::min(pod_set.count, std::max(1, owner->Remaining(spec)));  // what is left to do

@@ -20,8 +20,6 @@ namespace tutti::reconciler {
 // parent of such a kind (annotation pod-suspending-parent) are nobody's.
 [[nodiscard]] const JobKind& PodKindOfParents();
 
-using PodPtr = std::shared_ptr<const WatchedPod>;
-
 // One pod.
 [[nodiscard]] std::shared_ptr<const QueuedJob> MakeSinglePod(const JobKind& kind, PodPtr pod);
 // The pods of one group; not empty.

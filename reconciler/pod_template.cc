@@ -123,6 +123,11 @@ Result<Json> TemplateAdditions(const Json& recorded, const Json& current, const 
   TRY(MergeInto(current["metadata"]["labels"], info.updates.labels,
                 std::string(path) + ".metadata.labels", kCheck, labels));
   Json annotations = Json::Obj();
+  for (const auto& [key, value] : info.annotations) {
+    if (current["metadata"]["annotations"][key].AsString() != value) {
+      annotations.Set(key, value);
+    }
+  }
   TRY(MergeInto(current["metadata"]["annotations"], info.updates.annotations,
                 std::string(path) + ".metadata.annotations", kCheck, annotations));
   Json pod_spec = Json::Obj();

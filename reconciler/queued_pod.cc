@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "base/slice_names.h"
 #include "reconciler/names.h"
 
 namespace tutti::reconciler {
@@ -75,6 +76,16 @@ Result<WatchedPod> WatchedPodFromJson(const Json& json) {
   WatchedPod out;
   TRY_ASSIGN(static_cast<api::Pod&>(out), api::PodFromJson(json));
   const Json& spec = json["spec"];
+  if (HasGate(spec, names::kElasticGate)) {
+    auto hold = std::make_shared<SliceHold>();
+    for (const Json& gate : spec["schedulingGates"].AsArray()) {
+      if (gate["name"].AsString() != names::kElasticGate) {
+        hold->other_gates.push_back(gate["name"].AsString());
+      }
+    }
+    hold->node_selector = api::StringMapFromJson(spec["nodeSelector"]);
+    out.slice_hold = std::move(hold);
+  }
   const bool gated = HasGate(spec, names::kAdmissionGate);
   const bool held = gated || out.meta.HasFinalizer(names::kManagedLabel) ||
                     !out.meta.Annotation(names::kRoleHash).empty() ||

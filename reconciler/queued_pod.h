@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/core.h"
 #include "base/json.h"
@@ -31,11 +32,20 @@ struct QueuedPod {
   Time failed_at = kNoTime;
 };
 
+// A pod of an elastic job that waits for quota (gate kueue.x-k8s.io/elastic-job).
+struct SliceHold {
+  std::vector<std::string> other_gates;
+  api::StringMap node_selector;
+};
+
 struct WatchedPod : api::Pod {
-  std::shared_ptr<const QueuedPod> queued;  // null: not queued by itself
+  std::shared_ptr<const QueuedPod> queued;      // null: not queued by itself
+  std::shared_ptr<const SliceHold> slice_hold;  // null: not held by that gate
 
   [[nodiscard]] bool HasNode() const { return !node_name.empty(); }
 };
+
+using PodPtr = std::shared_ptr<const WatchedPod>;
 
 Result<WatchedPod> WatchedPodFromJson(const Json& json);
 

@@ -4,11 +4,13 @@
 // Kueue v0.19.2 (waitForPodsReady, maximumExecutionTimeSeconds, reclaimablePods).
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "reconciler/core.h"
+#include "reconciler/slices.h"
 #include "reconciler/status.h"
 #include "reconciler/workload_writes.h"
 
@@ -17,6 +19,9 @@ namespace tutti::reconciler {
 bool Core::SyncPodsReady(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   if (!options_.wait_for_pods_ready.enabled) {
     return false;
+  }
+  if (Sliced(job) && workload.Admitted() && Outgrown(job, workload)) {
+    return false;  // the job's own numbers are those of a size that it doesn't have yet
   }
   const bool ready = job.PodsReady(world_.PodsOf(unit.job_uid));
   api::Workload next = workload;
@@ -84,16 +89,23 @@ bool Core::KeepTime(Unit& unit, const QueuedJob* job, const api::Workload& workl
 bool Core::SyncReclaimable(Unit& unit, const QueuedJob& job, const api::Workload& workload) {
   std::map<std::string, int32_t> counts(workload.status.reclaimable_pods.begin(),
                                         workload.status.reclaimable_pods.end());
-  bool more = false;
-  for (const auto& [pod_set, count] : job.Reclaimable()) {
-    // Never less than it was: the API refuses that while quota is reserved.
-    if (count > counts[pod_set]) {
-      counts[pod_set] = count;
-      more = true;
+  bool changed = false;
+  bool smaller = false;
+  for (const api::PodSet& pod_set : workload.pod_sets) {
+    const int32_t count = DonePods(job, pod_set);
+    int32_t& told = counts[pod_set.name];
+    // Never less than it was, the API refuses that while quota is reserved; but for one that was
+    // made smaller: what was told counts from its former size.
+    if (Sliced(job) && IsScaledDown(workload, pod_set)) {
+      smaller = smaller || told != count;
+      told = count;
+    } else if (count > told) {
+      told = count;
+      changed = true;
     }
   }
   // All of them is the end of the job, which says the same.
-  if (!more || GangSize(job, workload) == 0) {
+  if (!smaller && (!changed || GangSize(job, workload) == 0)) {
     return false;
   }
   if (now_ < unit.reclaim_at) {

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "base/names.h"
+#include "base/slice_names.h"
 #include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/gang.h"
 #include "reconciler/landing.h"
 #include "reconciler/names.h"
+#include "reconciler/slices.h"
 #include "reconciler/status.h"
 
 namespace tutti::reconciler {
@@ -44,6 +46,9 @@ void Core::ReconcileReserved(Unit& unit, const QueuedJob& job, const api::Worklo
       !workload.Admitted()) {
     return;
   }
+  if ((job.PodsHaveSliceGate() || Sliced(job)) && LetPodsGo(unit, job, workload)) {
+    return;
+  }
   if (job.Held()) {
     // What is not watched to its nodes is not stopped for the place of one more pod, either.
     if (!unit.placed && (job.WatchesLanding() || job.Suspended())) {
@@ -67,14 +72,16 @@ void Core::ReconcileReserved(Unit& unit, const QueuedJob& job, const api::Worklo
     // Released by an earlier life of the controller.
     const api::Condition* admitted = api::FindCondition(workload.status.conditions, "Admitted");
     unit.released_at = std::max(job.StartedAt().value_or(kNoTime), admitted->last_transition);
-    if (now_ - unit.released_at >= options_.landing_timeout) {
+    // One that has grown: its first pods landed before.
+    const bool grown = Sliced(job) && ReplacedKey(workload).has_value();
+    if (grown || now_ - unit.released_at >= options_.landing_timeout) {
       // Long past its landing. Whole, or whole but for members lost since: what is missing now are
       // replacements. Anything else never landed and gets the usual time from now on.
       const std::vector<const api::Pod*> pods = world_.PodsOf(unit.job_uid);
       const auto bound = std::count_if(pods.begin(), pods.end(), [](const api::Pod* pod) {
         return !pod->node_name.empty() && !pod->Terminal() && !pod->meta.deleted.has_value();
       });
-      unit.landed = bound > 0 && (bound >= job.PodsToLand(workload) || job.LostPods());
+      unit.landed = bound > 0 && (grown || bound >= job.PodsToLand(workload) || job.LostPods());
       if (!unit.landed) {
         unit.released_at = now_;
       }
@@ -82,7 +89,8 @@ void Core::ReconcileReserved(Unit& unit, const QueuedJob& job, const api::Worklo
   }
   if (!unit.landed) {
     WatchLanding(unit, job, workload);
-  } else {
+  } else if (!Sliced(job)) {
+    // A job that runs isn't stopped for the pods by which it grows: they are left to the scheduler.
     WatchRunning(unit, job, workload);
   }
 }
@@ -95,6 +103,9 @@ Result<std::vector<StartInfo>> Core::StartInfosFor(const Unit& unit,
     StartInfo& info = infos.emplace_back();
     info.pod_set = pod_set.name;
     info.labels[std::string(names::kPodSetLabel)] = pod_set.name;
+    if (IsSlice(workload) && options_.workload_slices) {
+      info.annotations[std::string(names::kSliceNameAnnotation)] = SliceName(workload);
+    }
     info.labels[std::string(names::kLocalQueueNameLabel)] = workload.queue_name;
     if (IsDnsLabel(admission.cluster_queue)) {
       info.labels[std::string(names::kClusterQueueNameLabel)] = admission.cluster_queue;
@@ -230,7 +241,9 @@ void Core::WatchLanding(Unit& unit, const QueuedJob& job, const api::Workload& w
       Observe("tutti_landing_seconds",
               {{"cluster_queue", workload.status.admission->cluster_queue}},
               std::chrono::duration<double>(now_ - unit.released_at).count());
-      WatchRunning(unit, job, workload);
+      if (!Sliced(job)) {
+        WatchRunning(unit, job, workload);
+      }
       return;
     case LandingResult::Kind::kWaiting: {
       // Pods that don't exist shortly before the end are refused by something: by what?

@@ -9,6 +9,7 @@
 
 #include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
+#include "reconciler/slices.h"
 #include "reconciler/status.h"
 
 namespace tutti::reconciler {
@@ -32,6 +33,18 @@ engine::WorkloadInput Core::ReservedInput(Unit& unit, const QueuedJob* job,
     for (size_t i = 0; i < input.pod_sets.size(); ++i) {
       int32_t& count = input.pod_sets[i].count;
       count = std::min(count, job->Remaining(workload.pod_sets[i]));
+    }
+  }
+  if (job != nullptr && Sliced(*job)) {
+    // One that was made smaller gives quota back as its pods go.
+    const std::vector<PodPtr> pods = PodsOfSlice(workload, unit.job_uid);
+    for (engine::PodSetInput& pod_set : input.pod_sets) {
+      for (const api::PodSetAssignment& assignment : admission.assignments) {
+        if (assignment.name == pod_set.name) {
+          pod_set.count = std::max(pod_set.count, std::min(CountStarted(pods, pod_set.name),
+                                                           assignment.count.value_or(0)));
+        }
+      }
     }
   }
   return input;
@@ -70,7 +83,10 @@ void Core::SyncReservation(Unit& unit, const QueuedJob* job, const api::Workload
   // Whose checks are pending for long has no place until they are ready (HoldPlace).
   const bool wanted = !unit.landed && !workload.Evicted() &&
                       (admitted || now_ < ReservedAt(workload) + options_.place_hold);
-  const bool plan = wanted && (grows || unit.place_dropped);
+  // Of an elastic job that runs: places for as many pods as are still to come.
+  const bool resized = job != nullptr && Sliced(*job) && !job->Suspended() && !grows && admitted &&
+                       !workload.Evicted();
+  const bool plan = (wanted && (grows || unit.place_dropped)) || resized;
   const bool placed = engine_->SetReserved(input, admission, admitted, plan, ReservedAt(workload));
   if (plan) {
     unit.placed = placed;

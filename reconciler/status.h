@@ -50,6 +50,7 @@ inline constexpr std::string_view kPendingEvaluation = "PendingEvaluation";
 inline constexpr std::string_view kPreemptionGated = "PreemptionGated";
 inline constexpr std::string_view kOnHold = "OnHold";
 inline constexpr std::string_view kSliceReplaced = "WorkloadSliceReplaced";
+inline constexpr std::string_view kOutOfSync = "OutOfSync";
 }  // namespace reason
 
 // Which reasons QuotaReserved=False and Admitted=False have: Kueue's few old ones, or the detailed

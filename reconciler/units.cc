@@ -9,6 +9,7 @@
 #include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/names.h"
+#include "reconciler/slices.h"
 #include "reconciler/status.h"
 #include "reconciler/workload_writes.h"
 
@@ -144,10 +145,23 @@ void Core::ReconcileUnit(Unit& unit) {
     }
     return;
   }
+  const bool sliced = Sliced(*job);
+  bool success = false;
+  std::string message;
+  const bool ended = job->Finished(&success, &message);
+  if (sliced && !ended && !job->meta.deleted.has_value() && unit_of_job_.contains(unit.job_uid)) {
+    FollowSlices(*job);
+  }
   if (const auto known = unit_of_job_.find(unit.job_uid);
       known != unit_of_job_.end() && known->second != unit.key) {
-    ReconcileDuplicate(unit, *job, workload.get());
-    return;
+    if (!sliced) {
+      ReconcileDuplicate(unit, *job, workload.get());
+      return;
+    }
+    if (workload == nullptr || (!ended && !job->meta.deleted.has_value())) {
+      ReconcileSlice(unit, *job, workload.get());
+      return;
+    }
   }
   if (unit.key.name == unit.job_uid) {
     ReconcileRefused(unit, *job);
@@ -176,9 +190,7 @@ void Core::ReconcileUnit(Unit& unit) {
   if (unit.releasing.has_value() && !job->Held() && workload != nullptr) {
     TellRelease(unit, *job, *workload);
   }
-  bool success = false;
-  std::string message;
-  if (job->Finished(&success, &message)) {
+  if (ended) {
     ReconcileFinished(unit, *job, workload.get(), success, message);
     return;
   }
@@ -239,15 +251,15 @@ void Core::ReconcileUnit(Unit& unit) {
   if (prebuilt && !job->Matches(*workload)) {
     api::Workload next = *workload;
     SetCondition(next.status.conditions,
-                 {"Finished", "True", "OutOfSync",
+                 {"Finished", "True", std::string(reason::kOutOfSync),
                   "The prebuilt workload is out of sync with its user job", now_, 0},
                  now_);
     LeaveEngine(unit);
-    History(HistoryKind::kFinished, unit, &next, "OutOfSync", "");
+    History(HistoryKind::kFinished, unit, &next, std::string(reason::kOutOfSync), "");
     Emit(unit, {ApplyStatus(next)});
     return;
   }
-  if (!job->Matches(*workload)) {
+  if (!Describes(*workload, *job)) {
     HoldQuota(unit, job.get(), *workload);
     if (workload->QuotaReserved() || unit.assumed.has_value()) {
       Event(*job, /*warning=*/false, "DeletedWorkload",
@@ -269,6 +281,9 @@ void Core::ReconcileUnit(Unit& unit) {
   }
   if (leaves) {
     ReconcileEvicted(unit, *job, *workload);
+    return;
+  }
+  if (sliced && Resize(unit, *job, *workload)) {
     return;
   }
   if (unit.assumed.has_value() && !workload->QuotaReserved() &&
@@ -404,32 +419,6 @@ void Core::WriteReservation(Unit& unit, const api::Workload& workload) {
   Emit(unit, {ApplyStatus(next)});
 }
 
-bool Core::EndReplaced(Unit& unit, const api::Workload& workload) {
-  const auto slices = slices_of_.find(unit.key);
-  if (slices == slices_of_.end() || !options_.core || !options_.workload_slices ||
-      !workload.QuotaReserved()) {
-    return false;
-  }
-  for (const api::ObjectKey& key : slices->second) {
-    const auto slice = world_.workloads.Find(key);
-    if (slice == nullptr || !slice->QuotaReserved() || slice->Finished() || slice->Evicted() ||
-        slice->status.admission->cluster_queue != workload.status.admission->cluster_queue) {
-      continue;
-    }
-    HoldQuota(unit, nullptr, workload);
-    api::Workload next = workload;
-    FinishReplaced(next.status, *slice, now_);
-    const std::string& message = api::FindCondition(next.status.conditions, "Finished")->message;
-    EventOn(workload, /*warning=*/false, reason::kSliceReplaced, message);
-    History(HistoryKind::kFinished, unit, &next, std::string(reason::kSliceReplaced), message);
-    Count("kueue_replaced_workload_slices_total",
-          {{"cluster_queue", workload.status.admission->cluster_queue}});
-    Emit(unit, {ApplyStatus(next)});
-    return true;
-  }
-  return false;
-}
-
 // A second Workload of a job that has one: it would hold quota for the same pods again.
 void Core::ReconcileDuplicate(Unit& unit, const QueuedJob& job, const api::Workload* workload) {
   if (workload == nullptr) {
@@ -463,10 +452,7 @@ void Core::ReconcileFinished(Unit& unit, const QueuedJob& job, const api::Worklo
     History(HistoryKind::kFinished, unit, &next, success ? "Succeeded" : "Failed", message);
     Event(job, /*warning=*/false, "FinishedWorkload",
           "Workload '" + unit.key.ToString() + "' is declared finished");
-    Count("kueue_finished_workloads_total",
-          QueueLabels(*workload, workload->status.admission.has_value()
-                                     ? workload->status.admission->cluster_queue
-                                     : ""));
+    CountFinished(*workload);
   }
   if (workload != nullptr && workload->meta.HasFinalizer(names::kResourceInUseFinalizer)) {
     writes.push_back(DropFinalizer(*workload));
@@ -485,6 +471,13 @@ void Core::ReconcileFinished(Unit& unit, const QueuedJob& job, const api::Worklo
   if (workload != nullptr && unit.in_flight == 0) {
     DeleteFinished(unit, *workload);
   }
+}
+
+void Core::CountFinished(const api::Workload& workload) {
+  Count("kueue_finished_workloads_total",
+        QueueLabels(workload, workload.status.admission.has_value()
+                                  ? workload.status.admission->cluster_queue
+                                  : ""));
 }
 
 void Core::DeleteFinished(Unit& unit, const api::Workload& workload) {
@@ -627,6 +620,11 @@ api::ObjectKey Core::WorkloadKeyOf(const QueuedJob& job) const {
       return key;
     }
   }
+  if (Sliced(job)) {
+    const api::Resource& resource = job.kind.Resource();
+    return {job.meta.ns, WorkloadName(resource.kind, resource.group, job.meta.name, job.meta.uid,
+                                      std::to_string(job.meta.generation))};
+  }
   return {job.meta.ns, job.WorkloadName()};
 }
 
@@ -669,14 +667,19 @@ void Core::HoldChild(Unit& unit, const QueuedJob& job) {
 }
 
 void Core::CreateWorkload(Unit& unit, const QueuedJob& job) {
-  if (!job.Suspended()) {
+  // Of an elastic job that grows: it runs, by another Workload.
+  const auto known = unit_of_job_.find(unit.job_uid);
+  const auto replaced = known != unit_of_job_.end() && known->second != unit.key
+                            ? world_.workloads.Find(known->second)
+                            : nullptr;
+  if (!job.Suspended() && replaced == nullptr) {
     // A queue name was given to a running job, or the policy was not there: hold it first.
     const StopReason why{.now = now_};
     Event(job, /*warning=*/false, "Stopped", why.message);
     Emit(unit, job.Stop(why));
     return;
   }
-  if (job.Active(now_) || job.meta.deleted.has_value()) {
+  if ((job.Active(now_) && replaced == nullptr) || job.meta.deleted.has_value()) {
     return;
   }
   if (const std::string_view name = PrebuiltWorkloadOf(job.meta, options_.prebuilt_by_annotation);
@@ -708,6 +711,9 @@ void Core::CreateWorkload(Unit& unit, const QueuedJob& job) {
   workload->priority = priority->value;
   workload->priority_class = priority->ref;
   workload->meta.name = unit.key.name;
+  if (Sliced(job)) {
+    MakeSlice(*workload, replaced.get());
+  }
   const std::vector<const api::Pod*> pods = world_.PodsOf(unit.job_uid);
   Status copied = CopyKeys(options_.label_keys_to_copy, job, pods, &api::ObjectMeta::labels,
                            "labels", workload->meta.labels);
@@ -739,8 +745,10 @@ void Core::CreateWorkload(Unit& unit, const QueuedJob& job) {
   write.field_manager = names::kUpdateManager;
   write.body = api::ToJson(*workload);
   Event(job, /*warning=*/false, "CreatedWorkload", "Created Workload: " + unit.key.ToString());
-  Observe("kueue_workload_creation_latency_seconds", {{"job_kind", job.kind.Resource().kind}},
-          std::chrono::duration<double>(now_ - job.meta.created).count());
+  if (replaced == nullptr) {
+    Observe("kueue_workload_creation_latency_seconds", {{"job_kind", job.kind.Resource().kind}},
+            std::chrono::duration<double>(now_ - job.meta.created).count());
+  }
   History(HistoryKind::kCreated, unit, &*workload, "Created", "");
   Emit(unit, {std::move(write)});
 }

@@ -42,6 +42,7 @@ var exampleOutcomes = map[string]outcome{
 	"stopped-queue.yaml":     {wait: map[string]string{"paused/waits": "is inactive"}},
 	"default-queue.yaml":     {run: map[string]int{"defaulted/plain": 1}},
 	"provisioning.yaml":      {wait: map[string]string{"elastic/asks": "Quota reserved"}},
+	"elastic.yaml":           {run: map[string]int{"tuning/sweep": 1}},
 	"statefulset.yaml": {serve: map[string]int32{"serving/search": 3, "serving/canary": 0},
 		wait: map[string]string{"serving/canary": "insufficient unused quota for cpu"}},
 }

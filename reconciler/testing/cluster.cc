@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/names.h"
+#include "base/slice_names.h"
 #include "reconciler/testing/objects.h"
 
 namespace tutti::reconciler::testing {
@@ -29,6 +30,12 @@ Cluster::Cluster(Options options, uint64_t seed)
     }
     if (old_object.IsNull()) {
       object.At("spec").Set("suspend", true);
+      if (object["metadata"]["annotations"][names::kElasticJobAnnotation].AsString() == "true") {
+        object.At("spec")
+            .At("template")
+            .At("spec")
+            .Set("schedulingGates", Json::Arr({Json::Obj({{"name", names::kElasticGate}})}));
+      }
     } else if (who == "user" && old_object["spec"]["suspend"].AsBool()) {
       object.At("spec").Set("suspend", true);
     }
@@ -578,7 +585,8 @@ std::string Cluster::Check() const {
   }
   std::map<std::string, std::map<std::string, int64_t>> on_node;
   for (const Json& pod : server_.List(ResourceOf(Kind::kPod))) {
-    if (Terminal(pod) || !pod["metadata"]["deletionTimestamp"].IsNull()) {
+    if (Terminal(pod) || !pod["metadata"]["deletionTimestamp"].IsNull() ||
+        !pod["spec"]["schedulingGates"].AsArray().empty()) {
       continue;  // quota is free when no pod is active
     }
     const std::string& ns = pod["metadata"]["namespace"].AsString();

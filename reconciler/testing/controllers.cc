@@ -2,6 +2,7 @@
 // Plain imitations of the Job controller, the claim controller, the scheduler and the kubelets.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -148,6 +149,7 @@ void Cluster::RunJobController() {
     int64_t ready = 0;
     int64_t succeeded = 0;
     std::vector<api::ObjectKey> live;
+    std::set<api::ObjectKey> unbound;
     for (const Json& pod : pods) {
       if (JobUidOf(pod) != uid) {
         continue;
@@ -158,6 +160,9 @@ void Cluster::RunJobController() {
         ++active;
         ready += readiness_on_ && !pod["spec"]["nodeName"].AsString().empty() ? 1 : 0;
         live.push_back(KeyOf(pod));
+        if (pod["spec"]["nodeName"].AsString().empty()) {
+          unbound.insert(KeyOf(pod));
+        }
       }
     }
     const int64_t completions = job["spec"]["completions"].AsInt(1);
@@ -186,6 +191,12 @@ void Cluster::RunJobController() {
     const int64_t wanted =
         std::min({job["spec"]["parallelism"].AsInt(1), completions - succeeded, pod_limit_});
     for (; active < wanted && MakePod(job); ++active) {
+    }
+    // Too many: those without a node go first.
+    std::stable_partition(live.begin(), live.end(),
+                          [&](const api::ObjectKey& pod) { return !unbound.contains(pod); });
+    for (; active > wanted; --active, live.pop_back()) {
+      KillPod(live.back());
     }
     Json status = Json::Obj(
         {{"active", active},

@@ -206,6 +206,16 @@ spec:
   policyName: {{ index . 1 }}
 {{- end }}
 
+{{/* "yes" where Jobs may be elastic (feature gate ElasticJobsViaWorkloadSlices). */}}
+{{- define "tutti.elastic" -}}
+{{- if dig "ElasticJobsViaWorkloadSlices" true .Values.featureGates }}yes{{ end }}
+{{- end }}
+
+{{/* CEL: the Job says that it is elastic. */}}
+{{- define "tutti.isElastic" -}}
+object.metadata.?annotations['kueue.x-k8s.io/elastic-job'].orValue('') == 'true'
+{{- end }}
+
 {{/* A binding that denies: (list $ name) */}}
 {{- define "tutti.deny" -}}
 ---
