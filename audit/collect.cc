@@ -245,7 +245,9 @@ void Collector::Take(const Json& object, const std::string& where) {
   std::string ns = object["metadata"]["namespace"].AsString();
   const std::string& group =
       version.substr(0, version.find('/') == std::string::npos ? 0 : version.find('/'));
-  if (!seen_.insert(kind + group + ' ' + ns + '/' + name).second) {
+  // What is watched may come again under the same name as another object.
+  const std::string uid = options_.for_ledger ? object["metadata"]["uid"].AsString() : "";
+  if (!seen_.insert(kind + group + ' ' + ns + '/' + name + ' ' + uid).second) {
     ++twice_;
     return;
   }
@@ -338,6 +340,7 @@ std::string Collector::TakePod(const Json& object, const std::string& ns) {
   LoosePod pod;
   pod.ns = ns;
   pod.times.name = metadata["name"].AsString();
+  pod.times.uid = metadata["uid"].AsString();
   pod.group = spec["schedulingGroup"]["podGroupName"].AsString();
   const Json* owner = ControllerOf(object);
   const Json& controller = owner == nullptr ? kNone : *owner;
@@ -413,6 +416,9 @@ std::string Collector::TakePod(const Json& object, const std::string& ns) {
   if (times.ended && *times.ended < times.bound) {
     times.ended = times.bound;  // clocks that differ
   }
+  if (const Json* taken = TrueCondition(status, "DisruptionTarget")) {
+    times.taken_for = (*taken)["reason"].AsString();
+  }
   Result<api::PodShape> shape = api::ShapeOfRunning(object);
   if (!shape) {
     return holder;  // said by ClusterInput
@@ -423,6 +429,9 @@ std::string Collector::TakePod(const Json& object, const std::string& ns) {
   if (!pod.unit.empty()) {
     times.shape = api::InternShape(std::move(*shape));
     pods_.push_back(std::move(pod));
+  } else if (options_.for_ledger && times.bound != kNoTime) {
+    times.shape = api::InternShape(std::move(*shape));
+    facts_.others.push_back({ns, std::move(times)});
   }
   return holder;
 }
@@ -439,6 +448,7 @@ void Collector::TakeJob(const Json& object, const std::string& ns) {
   }
   Gang& gang = GangOf(Key("Job", ns, job->meta.name), "Job", ns, job->meta.name);
   gang.known = true;
+  gang.uid = job->meta.uid;
   gang.size = job->PodCount();
   gang.sure = job->completions && *job->completions == job->parallelism ? GangKind::kAssumed
                                                                         : GangKind::kLoose;
@@ -474,6 +484,7 @@ void Collector::TakeJobSet(const Json& object, const std::string& ns) {
       object["spec"]["startupPolicy"]["startupPolicyOrder"].AsString() == "InOrder";
   Gang& gang = GangOf(Key("JobSet", ns, name), "JobSet", ns, name);
   gang.known = true;
+  gang.uid = object["metadata"]["uid"].AsString();
   gang.sure = GangKind::kDeclared;
   gang.created = TimeOf(object["metadata"]["creationTimestamp"]);
   gang.queue = object["metadata"]["labels"][names::kQueueNameLabel].AsString();
@@ -511,6 +522,7 @@ void Collector::TakeVolcanoJob(const Json& object, const std::string& ns) {
   const std::string& name = object["metadata"]["name"].AsString();
   Gang& gang = GangOf(Key("Volcano Job", ns, name), "Volcano Job", ns, name);
   gang.known = true;
+  gang.uid = object["metadata"]["uid"].AsString();
   gang.sure = GangKind::kDeclared;
   gang.created = TimeOf(object["metadata"]["creationTimestamp"]);
   gang.queue = object["spec"]["queue"].AsString();
@@ -547,6 +559,7 @@ void Collector::TakeGroup(const Json& object, const std::string& ns) {
   const std::string kind = volcano ? "Volcano PodGroup" : "PodGroup";
   Gang& gang = GangOf(Key(kind, ns, name), kind, ns, name);
   gang.known = true;
+  gang.uid = object["metadata"]["uid"].AsString();
   gang.sure = GangKind::kDeclared;
   gang.size = static_cast<int32_t>(std::min<int64_t>(quorum, INT32_MAX));
   gang.created = TimeOf(object["metadata"]["creationTimestamp"]);

@@ -36,6 +36,7 @@ struct Facts {
   // Unlike pods of jobs that ask for devices, without what differs from pod to pod; most common
   // first.
   std::vector<std::shared_ptr<const api::PodShape>> demand;
+  std::vector<OtherPod> others;  // those with devices (CollectOptions::for_ledger)
   std::vector<std::string> notes;
 
   // What the devices of a pod are: extended resources that are accelerators, and DeviceClasses of
@@ -48,6 +49,8 @@ struct Facts {
 
 struct CollectOptions {
   bool keep_manifests = false;  // of Jobs, for proposals
+  // Also what a report of one moment has no use for: Facts::others, Gang::devices.
+  bool for_ledger = false;
   // The time of the audit; none: the newest time that any object names.
   std::optional<Time> now;
 };
@@ -87,6 +90,7 @@ class Collector {
   uint32_t NodeIndex(const std::string& name);
   void Problem(const std::string& kind, const std::string& text);
   void JoinPods();
+  void CountDevices();
   void Demand();
   void JoinWorkloads();
   void Missing();

@@ -79,6 +79,14 @@ void Collector::JoinWorkloads() {
     if (gang.queue.empty()) {
       gang.queue = workload.queue_name;
     }
+    if (gang.uid.empty() && kind != "pod group") {
+      gang.uid = owner == nullptr ? workload.meta.uid : owner->uid;
+    }
+    if (const api::Condition* evicted = api::FindCondition(workload.status.conditions, "Evicted");
+        evicted != nullptr && evicted->status == "True") {
+      gang.evicted = evicted->last_transition;
+      gang.evicted_for = evicted->reason;
+    }
     if (!workload.Finished() && !workload.QuotaReserved()) {
       gang.waits_for_quota = true;
       if (const api::Condition* condition =
@@ -97,6 +105,9 @@ void Collector::JoinPods() {
     if (!units_.contains(pod.unit)) {
       if (pod.total <= 1) {
         ++homeless[kind];
+        if (options_.for_ledger && pod.times.bound != kNoTime) {
+          facts_.others.push_back({pod.ns, std::move(pod.times)});
+        }
         continue;
       }
       const auto [ns, name] = NameOf(pod.unit, kind);
@@ -125,6 +136,48 @@ void Collector::JoinPods() {
     Note(cli::Count(count, "Pod") + " of the kind of job " + kind +
          " whose job is not in the input, or whose size nothing says: not judged");
   }
+}
+
+void Collector::CountDevices() {
+  // Templates are shared by many jobs.
+  std::map<std::pair<std::string, const std::string*>, api::Amounts> of_template;
+  for (Gang& gang : facts_.gangs) {
+    std::set<std::string> shared;
+    for (PodTimes& pod : gang.pods) {
+      pod.devices = facts_.DevicesOf(gang.ns, *pod.shape, &shared);
+    }
+    if (!options_.for_ledger) {
+      continue;
+    }
+    int32_t left = gang.size;
+    for (const PartOfGang& part : gang.parts) {
+      const int32_t count = std::min(part.count, left);
+      if (part.pod_template == nullptr || count <= 0) {
+        continue;
+      }
+      const auto [known, fresh] = of_template.try_emplace({gang.ns, part.pod_template.get()});
+      if (fresh) {
+        if (const Result<Json> json = Json::Parse(*part.pod_template)) {
+          if (const auto shape = facts_.cluster->Shape(gang.ns, "spec.template", *json)) {
+            known->second = facts_.DevicesOf(gang.ns, **shape);
+          }
+        }
+      }
+      for (const auto& [resource, amount] : known->second) {
+        gang.devices[resource] += amount * count;
+      }
+      left -= count;
+    }
+    if (gang.devices.empty() && !gang.pods.empty()) {  // a pod group, or ended: as its pods
+      for (const auto& [resource, amount] : gang.pods.front().devices) {
+        gang.devices[resource] = amount * gang.size;
+      }
+    }
+  }
+  for (OtherPod& pod : facts_.others) {
+    pod.times.devices = facts_.DevicesOf(pod.ns, *pod.times.shape);
+  }
+  std::erase_if(facts_.others, [](const OtherPod& pod) { return pod.times.devices.empty(); });
 }
 
 void Collector::Demand() {
@@ -212,10 +265,18 @@ Facts Collector::Finish() {
       return std::tie(a.created, a.name) < std::tie(b.created, b.name);
     });
   }
+  for (Gang& gang : facts_.gangs) {
+    for (PodTimes& pod : gang.pods) {
+      if (options_.for_ledger && gang.size < 2 && pod.bound != kNoTime) {
+        facts_.others.push_back({gang.ns, std::move(pod)});
+      }
+    }
+  }
   std::erase_if(facts_.gangs, [](const Gang& gang) { return gang.size < 2; });
   std::sort(facts_.gangs.begin(), facts_.gangs.end(), [](const Gang& a, const Gang& b) {
     return std::tie(a.ns, a.name, a.kind) < std::tie(b.ns, b.name, b.kind);
   });
+  CountDevices();
   return std::move(facts_);
 }
 

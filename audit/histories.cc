@@ -2,7 +2,6 @@
 #include "audit/histories.h"
 
 #include <algorithm>
-#include <set>
 
 namespace tutti::audit {
 namespace {
@@ -66,6 +65,7 @@ class Sweep {
     Time at = kNoTime;
     Step sum;
     std::optional<Spell> spell;
+    bool was_whole = false;  // since it last held nothing: whoever starts again starts anew
     const auto pass = [&](Time to) {
       if (to <= at || sum.held == 0) {
         return;
@@ -100,7 +100,7 @@ class Sweep {
       const int32_t missing = gang.size - sum.held - sum.done;
       const bool partial = sum.held > 0 && missing > 0;
       if (partial && !spell) {
-        spell = Spell{now, now, !history.whole.has_value(), false, 0, 0, 0, {}};
+        spell = Spell{now, now, !was_whole, false, 0, 0, 0, {}};
       } else if (!partial) {
         close(now, false);
       }
@@ -108,9 +108,10 @@ class Sweep {
         spell->held = sum.held;
         spell->missing = missing;
       }
-      if (missing <= 0 && !history.whole) {
-        history.whole = now;
+      if (missing <= 0) {
+        history.whole = history.whole.value_or(now);
       }
+      was_whole = (was_whole || missing <= 0) && sum.held > 0;
     }
     // Till now it goes on as it was left.
     pass(end);
@@ -124,12 +125,11 @@ class Sweep {
  private:
   std::vector<Step> StepsOf(const Gang& gang, Time end, GangHistory& history) {
     std::vector<Step> steps;
-    std::set<std::string> shared;
     holdings_.clear();
     for (const PodTimes& pod : gang.pods) {
       Holding holding;
       const NodeFacts& node = facts_.nodes[pod.node];
-      for (const auto& [resource, count] : facts_.DevicesOf(gang.ns, *pod.shape, &shared)) {
+      for (const auto& [resource, count] : pod.devices) {
         bool found = false;
         holding.devices += count;
         holding.per_hour += count * prices_.PerHour(resource, node.labels, &found);

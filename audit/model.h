@@ -27,13 +27,24 @@ enum class GangKind : uint8_t {
 // One pod on its node.
 struct PodTimes {
   std::string name;
+  std::string uid;
   uint32_t node = 0;  // index into Facts::nodes; 0: none
   Time created = kNoTime;
   Time bound = kNoTime;       // kNoTime: not yet
   std::optional<Time> ended;  // containers ended, or its deletion began
   bool succeeded = false;
-  bool guessed = false;  // `bound` is not from its condition PodScheduled
+  bool guessed = false;   // `bound` is not from its condition PodScheduled
+  std::string taken_for;  // why it lost its place (condition DisruptionTarget); "" = it didn't
   std::shared_ptr<const api::PodShape> shape;
+  // What it takes of accelerators (Facts::DevicesOf); of a claim that the gang's pods share the
+  // first has all.
+  api::Amounts devices;
+};
+
+// On a node, of no job of several pods.
+struct OtherPod {
+  std::string ns;
+  PodTimes times;
 };
 
 // Pods of one template.
@@ -47,6 +58,7 @@ struct Gang {
   std::string kind;  // "Job", "JobSet", "pod group", …
   std::string ns;
   std::string name;
+  std::string uid;  // of its object; "" = it has none
   GangKind sure = GangKind::kAssumed;
   int32_t size = 0;  // pods that must run together; 0: not known
   std::string queue;
@@ -61,8 +73,12 @@ struct Gang {
   // It has a Workload that has no quota: why, in its words.
   std::string quota_message;
   bool waits_for_quota = false;
+  // Its Workload was evicted last: when, and why.
+  std::optional<Time> evicted;
+  std::string evicted_for;
   std::vector<PartOfGang> parts;
   std::vector<PodTimes> pods;
+  api::Amounts devices;  // of the whole gang (CollectOptions::for_ledger)
   std::string manifest;  // compact JSON as submitted; kept only for proposals
   std::string unjudged;  // why nothing can be said of its start; "" = judged
 

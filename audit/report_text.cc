@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
 
 #include "audit/report.h"
 #include "audit/text.h"
@@ -53,39 +52,8 @@ class Page {
     Line("");
     Line(title);
   }
-  // The first column gives way where the table is too wide; the others are numbers.
   void Table(const Row& head, const std::vector<Row>& rows) {
-    std::vector<size_t> widths(head.size());
-    const auto measure = [&widths](const Row& row) {
-      for (size_t i = 0; i < row.size(); ++i) {
-        widths[i] = std::max(widths[i], Columns(row[i]));
-      }
-    };
-    measure(head);
-    for (const Row& row : rows) {
-      measure(row);
-    }
-    const size_t gaps = 2 * head.size();
-    const size_t others = std::accumulate(widths.begin() + 1, widths.end(), size_t{0});
-    if (widths[0] + others + gaps > width_) {
-      widths[0] = width_ > others + gaps + 20 ? width_ - others - gaps : 20;
-    }
-    const auto put = [&](const Row& row) {
-      std::string line = "  ";
-      for (size_t i = 0; i < row.size(); ++i) {
-        const std::string cell = i == 0 ? Shorten(row[i], widths[0]) : row[i];
-        const std::string pad(widths[i] - std::min(widths[i], Columns(cell)), ' ');
-        line += i == 0 ? cell + pad : "  " + pad + cell;
-      }
-      line.erase(line.find_last_not_of(' ') + 1);
-      Line(line);
-    };
-    if (!head.front().empty()) {
-      put(head);
-    }
-    for (const Row& row : rows) {
-      put(row);
-    }
+    out_ += audit::Table(head, rows, width_);
   }
   void More(size_t all, size_t shown, const std::string& what) {
     if (all > shown) {

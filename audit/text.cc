@@ -2,6 +2,7 @@
 #include "audit/text.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tutti::audit {
 namespace {
@@ -104,6 +105,45 @@ std::string Shorten(std::string_view text, size_t width) {
   const size_t tail = (width - 1) / 2;
   return std::string(text.substr(0, cut(width - 1 - tail, false))) + "…" +
          std::string(text.substr(cut(tail, true)));
+}
+
+std::string Table(const std::vector<std::string>& head,
+                  const std::vector<std::vector<std::string>>& rows, size_t width) {
+  constexpr size_t kLeast = 20;  // of the first column
+  std::vector<size_t> widths(head.size());
+  const auto measure = [&widths](const std::vector<std::string>& row) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], Columns(row[i]));
+    }
+  };
+  measure(head);
+  for (const auto& row : rows) {
+    measure(row);
+  }
+  const size_t gaps = 2 * head.size();
+  const size_t others = std::accumulate(widths.begin() + 1, widths.end(), size_t{0});
+  if (widths[0] + others + gaps > width) {
+    const size_t left = width > others + gaps + kLeast ? width - others - gaps : kLeast;
+    widths[0] = std::min(widths[0], left);
+  }
+  std::string out;
+  const auto put = [&](const std::vector<std::string>& row) {
+    std::string line = "  ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string cell = i == 0 ? Shorten(row[i], widths[0]) : row[i];
+      const std::string pad(widths[i] - std::min(widths[i], Columns(cell)), ' ');
+      line += i == 0 ? cell + pad : "  " + pad + cell;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  };
+  if (!head.front().empty()) {
+    put(head);
+  }
+  for (const auto& row : rows) {
+    put(row);
+  }
+  return out;
 }
 
 }  // namespace tutti::audit

@@ -23,5 +23,9 @@ namespace tutti::audit {
 [[nodiscard]] size_t Columns(std::string_view utf8);
 // Cut to `width` columns, in the middle, with "…".
 [[nodiscard]] std::string Shorten(std::string_view text, size_t width);
+// Lines of columns, indented by two; without a head when its first cell is empty. The first column
+// gives way where the table is too wide; the others are numbers, to the right.
+[[nodiscard]] std::string Table(const std::vector<std::string>& head,
+                                const std::vector<std::vector<std::string>>& rows, size_t width);
 
 }  // namespace tutti::audit

@@ -6,14 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "audit/propose.h"
 #include "audit/report.h"
 #include "audit/yaml_text.h"
-#include "operator/documents.h"
 #include "operator/dumps.h"
+#include "operator/price_file.h"
 #include "operator/read_cluster.h"
 #include "operator/terminal.h"
 
@@ -21,29 +20,6 @@ namespace tutti {
 namespace {
 
 constexpr int kExitBadInput = 2;
-
-Result<audit::Prices> ReadPrices(const std::string& file) {
-  if (file.empty()) {
-    return audit::Prices::Examples();
-  }
-  std::ifstream in(file, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in && text.empty()) {
-    return Fail(ErrorCode::kInvalid, "--prices " + file + ": can't be read");
-  }
-  const Result<std::vector<Json>> documents = ReadDocuments(text);
-  if (!documents) {
-    return Fail(documents.error().With("--prices " + file));
-  }
-  if (documents->size() != 1) {
-    return Fail(ErrorCode::kInvalid, "--prices " + file + ": must hold one document");
-  }
-  Result<audit::Prices> prices = audit::Prices::FromJson(documents->front());
-  if (!prices) {
-    return Fail(prices.error().With("--prices " + file));
-  }
-  return prices;
-}
 
 Status WriteFile(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started),
-// `audit`, `doctor`, `fit`, `simulate`, `version` and `why`. Signals are taken by one thread that
-// only asks the manager to stop.
+// `audit`, `compare`, `doctor`, `fit`, `measure`, `simulate`, `version` and `why`.
+// Signals are taken by one thread that only asks the manager to stop.
 #include <csignal>
 #include <cstdio>
 #include <fstream>
@@ -22,6 +22,7 @@
 #include "operator/fit_command.h"
 #include "operator/logging.h"
 #include "operator/manager.h"
+#include "operator/measure_command.h"
 #include "operator/simulate_command.h"
 #include "operator/version.h"
 #include "operator/why_command.h"
@@ -182,6 +183,53 @@ int Main(int argc, char** argv) {
   fit->add_flag("--batch", fit_flags.batch,
                 "One JSON object a line on standard input, {\"id\": …, \"items\": […]}, one answer "
                 "a line");
+  MeasureFlags measure_flags;
+  CLI::App* measure = app.add_subcommand(
+      "measure",
+      "Keep watching a cluster, or read dumps of it made at different times, and write a ledger: "
+      "starts, accelerator-hours, waits, evictions; of the cluster it only reads; Ctrl-C ends it");
+  measure->add_option("input", measure_flags.inputs,
+                      "Dumps in the order of time: files or folders each, or a folder of such "
+                      "folders; none: watch the cluster of the kubeconfig");
+  measure->add_option("--ledger", measure_flags.ledger,
+                      "File to write to; one that exists is gone on with (default "
+                      "tutti-measure.db)");
+  measure->add_option("--kubeconfig", measure_flags.kubeconfig,
+                      "Kubeconfig file; default: KUBECONFIG, then ~/.kube/config");
+  measure->add_option("--context", measure_flags.context, "Context of the kubeconfig");
+  measure->add_option("-n,--namespace", measure_flags.ns, "Of the cluster only this namespace");
+  measure->add_option("--every", measure_flags.every, "Write so often (default 15s)");
+  measure->add_option("--for", measure_flags.run_for, "End after this time; default: never");
+  const auto add_view_flags = [](CLI::App& command, LedgerViewFlags& view) {
+    command.add_option("--prices", view.prices,
+                       "JSON or YAML as for audit; default: made-up examples");
+    command.add_option("--tolerance", view.tolerance,
+                       "Starts that take no longer than this are whole (default 10s)");
+    command.add_flag("--count-work-queues", view.count_work_queues,
+                     "Judge also Jobs whose pods may work alone");
+    command.add_option("-o,--output", view.output, "text or json")
+        ->check(CLI::IsMember({"text", "json"}));
+    command.add_option("--width", view.width, "Columns of the text; default: the terminal's")
+        ->check(CLI::Range(60, 400));
+  };
+  MeasureReportFlags report_flags;
+  CLI::App* measure_report = measure->add_subcommand("report", "Show what is in a ledger");
+  measure_report->add_option("ledger", report_flags.ledger, "The ledger")->required();
+  measure_report->add_option("--from", report_flags.from, "RFC 3339; default: its begin");
+  measure_report->add_option("--to", report_flags.to, "RFC 3339; default: its end");
+  measure_report->add_option("--every", report_flags.every,
+                             "Also a row for each so long, such as 24h");
+  add_view_flags(*measure_report, report_flags.view);
+  measure->require_subcommand(0, 1);
+  CompareFlags compare_flags;
+  CLI::App* compare = app.add_subcommand(
+      "compare",
+      "Compare two ledgers of `tutti measure`, or two windows of one: before and after, and "
+      "whether the load lets them be compared");
+  compare->add_option("a", compare_flags.a, "LEDGER, or LEDGER@FROM..TO with RFC 3339 times")
+      ->required();
+  compare->add_option("b", compare_flags.b, "The same")->required();
+  add_view_flags(*compare, compare_flags.view);
   SimulateFlags simulate_flags;
   CLI::App* simulate = app.add_subcommand(
       "simulate",
@@ -247,6 +295,15 @@ int Main(int argc, char** argv) {
   }
   if (fit->parsed()) {
     return RunFit(fit_flags);
+  }
+  if (measure_report->parsed()) {
+    return RunMeasureReport(report_flags);
+  }
+  if (measure->parsed()) {
+    return RunMeasure(measure_flags);
+  }
+  if (compare->parsed()) {
+    return RunCompare(compare_flags);
   }
   if (simulate->parsed()) {
     return RunSimulate(simulate_flags);

@@ -11,7 +11,6 @@
 
 #include "api/meta.h"
 #include "kube/client.h"
-#include "kube/kubeconfig.h"
 
 namespace tutti {
 namespace {
@@ -214,12 +213,17 @@ Status ListObjects(kube::Transport& transport, const ClusterToRead& cluster,
   return {};
 }
 
-Result<std::string> ReadCluster(const ClusterToRead& cluster, const ObjectSink& sink) {
-  const std::string path = cluster.kubeconfig.empty() ? Path() : cluster.kubeconfig;
-  TRY_ASSIGN(kube::ClusterAccess access, kube::LoadKubeconfig(path, cluster.context));
+Result<kube::ClusterAccess> AccessTo(const std::string& kubeconfig, const std::string& context) {
+  TRY_ASSIGN(kube::ClusterAccess access,
+             kube::LoadKubeconfig(kubeconfig.empty() ? Path() : kubeconfig, context));
   if (access.exec.has_value()) {
     TRY(kube::RunExecPlugin(access));
   }
+  return access;
+}
+
+Result<std::string> ReadCluster(const ClusterToRead& cluster, const ObjectSink& sink) {
+  TRY_ASSIGN(const kube::ClusterAccess access, AccessTo(cluster.kubeconfig, cluster.context));
   TRY_ASSIGN(const std::unique_ptr<kube::Transport> transport,
              kube::MakeCpprestTransport(access, {.threads = 2, .user_agent = cluster.user_agent}));
   const Status listed = ListObjects(*transport, cluster, sink);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "kube/kubeconfig.h"
 #include "kube/transport.h"
 #include "operator/object_sink.h"
 
@@ -24,6 +25,9 @@ struct ClusterToRead {
 // The name of the source, for the report. An error only when the cluster gives no answer at all:
 // kinds that may not be listed become notes, kinds that are not served are left out.
 Result<std::string> ReadCluster(const ClusterToRead& cluster, const ObjectSink& sink);
+
+// How the cluster is reached; credential plugins have been run.
+Result<kube::ClusterAccess> AccessTo(const std::string& kubeconfig, const std::string& context);
 
 // The same over a transport.
 Status ListObjects(kube::Transport& transport, const ClusterToRead& cluster,

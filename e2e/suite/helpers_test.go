@@ -80,46 +80,61 @@ func eventually(t *testing.T, timeout time.Duration, what string, check func(con
 	}
 }
 
-// onlyLists: whoever calls itself `agent` has sent nothing but lists of pages, and at least `least`.
-func onlyLists(t *testing.T, c *cluster.Cluster, agent string, least int) {
+type apiRequest struct{ Verb, UserAgent, RequestURI string }
+
+// requestsOf are those of whoever calls itself `agent`, from the API server's audit log.
+func requestsOf(t *testing.T, c *cluster.Cluster, agent string) []apiRequest {
 	t.Helper()
 	file, err := os.Open(filepath.Join(c.LogDir, "audit.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	requests := 0
+	var requests []apiRequest
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var event struct{ Verb, UserAgent, RequestURI string }
+		var event apiRequest
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			t.Fatal(err)
 		}
-		if event.UserAgent != agent {
-			continue
-		}
-		requests++
-		if event.Verb != "list" || !strings.Contains(event.RequestURI, "limit=500") {
-			t.Errorf("%s %s: not the list of a page", event.Verb, event.RequestURI)
+		if event.UserAgent == agent {
+			requests = append(requests, event)
 		}
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if requests < least {
-		t.Errorf("%d requests of %s in the audit log, want %d or more", requests, agent, least)
+	return requests
+}
+
+// onlyLists: `agent` has sent nothing but lists of pages, and at least `least`.
+func onlyLists(t *testing.T, c *cluster.Cluster, agent string, least int) {
+	t.Helper()
+	requests := requestsOf(t, c, agent)
+	for _, request := range requests {
+		if request.Verb != "list" || !strings.Contains(request.RequestURI, "limit=500") {
+			t.Errorf("%s %s: not the list of a page", request.Verb, request.RequestURI)
+		}
+	}
+	if len(requests) < least {
+		t.Errorf("%d requests of %s in the audit log, want %d or more", len(requests), agent, least)
 	}
 }
 
-// tuttiJSON runs the command with `-o json` and reads what it prints.
-func tuttiJSON(t *testing.T, into any, command string, args ...string) {
+func tuttiBinary(t *testing.T) string {
 	t.Helper()
 	binary, err := cluster.TuttiBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), binary, append([]string{command, "-o", "json"}, args...)...).Output()
+	return binary
+}
+
+// tuttiJSON runs the command with `-o json` and reads what it prints.
+func tuttiJSON(t *testing.T, into any, command string, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), tuttiBinary(t), append([]string{command, "-o", "json"}, args...)...).Output()
 	if err != nil {
 		t.Fatalf("tutti %s: %v", command, err)
 	}
