@@ -22,8 +22,12 @@ import (
 func TestWakeUp(t *testing.T) { runWakeUp(t, false) }
 
 func podsRunning(c *cluster.Cluster, jobName string, want int) func(context.Context) (bool, error) {
+	return podsRunningIn(c, "team", jobName, want)
+}
+
+func podsRunningIn(c *cluster.Cluster, namespace, jobName string, want int) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
-		pods, err := c.Kube.CoreV1().Pods("team").List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + jobName})
+		pods, err := c.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + jobName})
 		if err != nil {
 			return false, err
 		}
