@@ -132,6 +132,20 @@ storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row) {
   return out;
 }
 
+storage::LedgerRow ToLedgerRow(const reconciler::ObservedDecision& decision) {
+  storage::LedgerRow out;
+  out.time = decision.time;
+  out.event =
+      decision.agreed ? storage::LedgerEvent::kForeseen : storage::LedgerEvent::kNotForeseen;
+  out.workload = decision.workload;
+  out.uid = decision.workload_uid;
+  out.local_queue = decision.local_queue;
+  out.cluster_queue = decision.cluster_queue;
+  out.reason = std::string(reconciler::ToString(decision.kind));
+  out.message = decision.live + "\n" + decision.ours;
+  return out;
+}
+
 bool Record(const reconciler::MetricSample& sample, Metrics& metrics,
             const std::function<bool(const api::ObjectKey& local_queue)>& wanted) {
   if (sample.op == reconciler::MetricSample::Op::kRemove) {
@@ -295,6 +309,12 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
     case Steering::kNodeSelector:
       options.steering = reconciler::Steering::kNodeSelector;
       break;
+  }
+  if (options.mode == reconciler::Mode::kObserve &&
+      options.capacity == reconciler::CapacityChoice::kAuto) {
+    // Beside a controller that goes by quota alone: with places it would be compared with a
+    // promise that the other one does not make.
+    options.capacity = reconciler::CapacityChoice::kOff;
   }
   options.gang_api = ChooseGangApi(config, facts).api;
   options.autoscaler_seen = facts.autoscaler;

@@ -19,6 +19,7 @@ namespace tutti {
 [[nodiscard]] std::string_view EventName(kube::WatchEventType type);  // as the metrics say it
 
 [[nodiscard]] storage::LedgerRow ToLedgerRow(const reconciler::HistoryRow& row);
+[[nodiscard]] storage::LedgerRow ToLedgerRow(const reconciler::ObservedDecision& decision);
 
 // Samples name metrics and labels by text; unknown names are reported as bugs by the caller. What
 // is counted of a ClusterQueue and names the LocalQueue too is counted for both, the latter if

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `tutti`: `tutti operator` (also without a subcommand, as Kueue's image is started),
-// `audit`, `compare`, `doctor`, `fit`, `measure`, `simulate`, `version` and `why`.
+// `audit`, `compare`, `doctor`, `fit`, `measure`, `observe`, `simulate`, `version` and `why`.
 // Signals are taken by one thread that only asks the manager to stop.
 #include <csignal>
 #include <cstdio>
@@ -23,6 +23,7 @@
 #include "operator/logging.h"
 #include "operator/manager.h"
 #include "operator/measure_command.h"
+#include "operator/observe_command.h"
 #include "operator/simulate_command.h"
 #include "operator/version.h"
 #include "operator/why_command.h"
@@ -230,6 +231,20 @@ int Main(int argc, char** argv) {
       ->required();
   compare->add_option("b", compare_flags.b, "The same")->required();
   add_view_flags(*compare, compare_flags.view);
+  ObserveFlags observe_flags;
+  CLI::App* observe = app.add_subcommand("observe",
+                                         "Say how many decisions of the live controller Tutti "
+                                         "would have taken as well (mode Observe), "
+                                         "and list the others");
+  observe->add_option("ledger", observe_flags.ledger,
+                      "The observing operator's ledger (default /var/lib/tutti/ledger.db)");
+  observe->add_option("--last", observe_flags.last, "So many decisions (default 1000)")
+      ->check(CLI::Range(1, 10'000'000));
+  observe->add_option("-o,--output", observe_flags.output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
+  observe
+      ->add_option("--width", observe_flags.width, "Columns of the text; default: the terminal's")
+      ->check(CLI::Range(60, 400));
   SimulateFlags simulate_flags;
   CLI::App* simulate = app.add_subcommand(
       "simulate",
@@ -301,6 +316,9 @@ int Main(int argc, char** argv) {
   }
   if (measure->parsed()) {
     return RunMeasure(measure_flags);
+  }
+  if (observe->parsed()) {
+    return RunObserve(observe_flags);
   }
   if (compare->parsed()) {
     return RunCompare(compare_flags);

@@ -19,6 +19,7 @@
 #include "kube/lease.h"
 #include "kube/loop.h"
 #include "kube/transport.h"
+#include "operator/agreement_score.h"
 #include "operator/bridge.h"
 #include "operator/core_watches.h"
 #include "operator/create_and_wait.h"
@@ -87,7 +88,7 @@ class Manager::Impl {
     executor_->SetSampleHook([this](const kube::WriteSample& sample) { Sample(sample); });
     events_.emplace(loop_, *executor_, metrics_, options_.identity);
     metrics_.UseCustomLabels(queue_metrics_.custom_labels());
-    metrics_.SetRole(options_.config.leader_election.enabled ? "follower" : "standalone");
+    metrics_.SetRole(Elects() ? "follower" : "standalone");
     metrics_.Set(Metric::kBuildInfo,
                  {kVersionText, kGitCommit, kBuildDate, "", CompilerText(), PlatformText()}, 1);
     webhooks_.emplace(options_.config, WebhookController::Dependencies{
@@ -139,6 +140,11 @@ class Manager::Impl {
   }
 
  private:
+  // Who only observes takes no lease: it would be the live controller's.
+  [[nodiscard]] bool Elects() const {
+    return options_.config.leader_election.enabled && options_.config.mode != Mode::kObserve;
+  }
+
   // --- metrics ---
 
   Status ServeMetrics() {
@@ -241,6 +247,10 @@ class Manager::Impl {
 
   // An installation without the rights to read volumes goes on without them.
   void AskForVolumes() {
+    if (options_.config.mode == Mode::kObserve) {
+      Configure();  // asking is a write, too
+      return;
+    }
     FindMissingRight(*client_, RightsForVolumes(), [this](Result<std::optional<Right>> missing) {
       loop_.Post([this, missing = std::move(missing)] { OnRights(missing); });
     });
@@ -278,7 +288,7 @@ class Manager::Impl {
     StartWatches(options);
     watches_->SetProvisioning(facts_.discovery.provisioning_requests);
     loop_.PostAt(loop_.Now() + kOfferInterval, [this] { CheckOffer(); });
-    if (options_.config.leader_election.enabled) {
+    if (Elects()) {
       StartElection();
     } else {
       leader_ = true;
@@ -643,7 +653,8 @@ class Manager::Impl {
       }
     }
     if (options_.config.mode == Mode::kObserve) {
-      return;  // decides, writes nothing
+      score_.Take(output.observed, metrics_, *ledger_);
+      return;  // writes nothing
     }
     for (reconciler::Read& read : output.reads) {
       client_->GetPath(std::move(read.path), [this, token = read.token](Result<Json> answer) {
@@ -761,6 +772,7 @@ class Manager::Impl {
   std::optional<CoreWatches> watches_;
   std::optional<WebhookController> webhooks_;
   QueueMetrics queue_metrics_{options_.config};
+  AgreementScore score_;
   Look rules_look_;
   Look gauges_look_;
   ServerFacts facts_;

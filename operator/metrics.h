@@ -84,11 +84,14 @@ enum class Metric {
   kPassSeconds,
   kPassCycles,
   kPasses,
-  kUnitWriteFailures,  // code
-  kReleasedGangs,      // cluster_queue
-  kLandingTimeouts,    // cluster_queue
-  kLandingSeconds,     // cluster_queue; release to last binding
-  kNativeGangs,        // state
+  kUnitWriteFailures,   // code
+  kReleasedGangs,       // cluster_queue
+  kLandingTimeouts,     // cluster_queue
+  kLandingSeconds,      // cluster_queue; release to last binding
+  kNativeGangs,         // state
+  kPartialGangSeconds,  // name, namespace
+  kObservedDecisions,   // kind, agreed
+  kObserveAgreement,
   kLeader,
   kLedgerRows,
   kLedgerDropped,

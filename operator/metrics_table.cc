@@ -212,6 +212,17 @@ std::vector<MetricInfo> Build() {
        {0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300});
   ours(Metric::kNativeGangs, "tutti_native_gangs", kGauge, {"state"},
        "1 for what is known of native gangs (off, unproven, gating, not_gating), else 0.");
+  ours(Metric::kPartialGangSeconds, "tutti_partial_gang_seconds_total", kCounter, lq,
+       "Time that jobs of a LocalQueue were there in part, some pods with a node and others that "
+       "they need without, for 10 s or longer; whoever started them.");
+  ours(
+      Metric::kObservedDecisions, "tutti_observed_decisions_total", kCounter, {"kind", "agreed"},
+      "Mode Observe: decisions of the live controller (Reserved, Preempted), and workloads that it "
+      "leaves waiting though they could start (NotStarted); agreed: Tutti would have done the "
+      "same.");
+  ours(Metric::kObserveAgreement, "tutti_observe_agreement_ratio", kGauge, {},
+       "Mode Observe: part of the last 1000 observed decisions in which Tutti would have done the "
+       "same.");
   ours(Metric::kLeader, "tutti_leader", kGauge, {},
        "1 while this replica holds the lease, else 0.");
   ours(Metric::kLedgerRows, "tutti_ledger_rows_total", kCounter, {}, "Rows written to the ledger.");

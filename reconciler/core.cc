@@ -6,6 +6,7 @@
 
 #include "base/names.h"
 #include "engine/volume_book.h"
+#include "reconciler/observer.h"
 #include "reconciler/status.h"
 
 namespace tutti::reconciler {
@@ -55,6 +56,18 @@ std::string_view ToString(HistoryKind kind) {
   return "Created";
 }
 
+std::string_view ToString(ObservedDecision::Kind kind) {
+  switch (kind) {
+    case ObservedDecision::Kind::kReserved:
+      return "Reserved";
+    case ObservedDecision::Kind::kPreempted:
+      return "Preempted";
+    case ObservedDecision::Kind::kNotStarted:
+      return "NotStarted";
+  }
+  return "Reserved";
+}
+
 Core::Core(Options options)
     : options_(std::move(options)),
       engine_(engine::MakeEngine()),
@@ -67,6 +80,9 @@ Core::Core(Options options)
   engine_->SetAdmissionFairSharing(options_.admission_fair_sharing);
   engine_->SetPinning(options_.steering == Steering::kNodeSelector);
   engine_->SetRules(options_.rules);
+  if (options_.mode == Mode::kObserve) {
+    observer_ = std::make_unique<Observer>(*this);
+  }
 }
 Core::~Core() = default;
 
@@ -386,6 +402,13 @@ Output Core::Step(Time now) {
     if (capacity_modes_stale_) {
       RefreshCapacityModes();
     }
+    CountPartial();
+    if (observer_ != nullptr) {
+      observer_->Step();
+      dirty_queues_.clear();  // nothing is written
+      status_due_ = Time::max();
+      return std::exchange(out_, Output{});
+    }
     std::vector<api::ObjectKey> due(dirty_units_.begin(), dirty_units_.end());
     dirty_units_.clear();
     if (first_step_) {
@@ -612,6 +635,15 @@ std::optional<Time> Core::NextWake() const {
   }
   if (next_sample_ != kNoTime) {
     consider(next_sample_);
+  }
+  for (const auto& [uid, partial] : partial_) {
+    consider(partial.counted + kLeastPartial);
+  }
+  if (observer_ != nullptr) {
+    if (const Time look = observer_->NextLook(); look != kNoTime) {
+      consider(look);
+    }
+    return next;
   }
   if (const Time due = PassDue(); due != Time::max()) {
     consider(std::max(due, now_));

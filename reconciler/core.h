@@ -41,6 +41,8 @@
 
 namespace tutti::reconciler {
 
+class Observer;
+
 // One workload and the job that owns it.
 struct Unit {
   api::ObjectKey key;          // of the Workload, existing or to be created
@@ -53,7 +55,8 @@ struct Unit {
 
   enum class InEngine { kNo, kPending, kReserved };
   InEngine in_engine = InEngine::kNo;
-  std::string engine_key;  // what the engine was told last, to tell it only changes
+  std::string engine_key;   // what the engine was told last, to tell it only changes
+  std::string guessed_for;  // mode Observe: engine_key of what `assumed` was decided on
   // The LocalQueue in which it counts as pending though the engine does not have it (back-off,
   // gates).
   std::optional<api::ObjectKey> waiting_in;
@@ -202,6 +205,7 @@ class Core {
   [[nodiscard]] std::string SanityCheck() const;
 
  private:
+  friend class Observer;
   struct QueueState {
     Time looked_at = kNoTime;
     Time last_write = kNoTime;
@@ -396,6 +400,8 @@ class Core {
   [[nodiscard]] std::shared_ptr<const api::Workload> ReplacedBy(
       const api::Workload& workload) const;
   engine::WorkloadInput InputFor(Unit& unit, const api::Workload& workload, const QueuedJob* job);
+  // Differs when the engine has to be told again.
+  [[nodiscard]] static std::string EngineKeyOf(const engine::WorkloadInput& input);
   void Shape(Unit& unit, const api::Workload& workload);
 
   // reservation.cc: with quota
@@ -479,6 +485,10 @@ class Core {
   // Flavors whose nodes are made by an autoscaler on request.
   [[nodiscard]] std::set<std::string> ProvisionedFlavors() const;
 
+  // partial.cc: gangs of which some pods have a node and others don't, for how long
+  void CountPartial();
+  static constexpr Duration kLeastPartial = std::chrono::seconds(10);  // that counts
+
   // queues.cc: statuses and finalizers of queues and flavors
   void ReconcileQueues();
   void ReconcileClusterQueue(const api::ObjectKey& key);
@@ -553,7 +563,15 @@ class Core {
   bool blocked_ = false;                // by waitForPodsReady.blockAdmission, at the last step
   bool job_controller_groups_ = false;  // it makes groups by itself (gate WorkloadWithJob)
   Time now_ = kNoTime;
-  Time next_sample_ = kNoTime;  // of past usage; not set without admission fair sharing
+  Time next_sample_ = kNoTime;              // of past usage; not set without admission fair sharing
+  std::set<std::string> look_for_partial_;  // UIDs of jobs whose pods have changed
+  struct Partial {
+    Time since;
+    Time counted;  // up to
+    api::ObjectKey local_queue;
+  };
+  std::map<std::string, Partial> partial_;  // by UID of the job
+  std::unique_ptr<Observer> observer_;      // mode Observe
   Output out_;
 };
 

@@ -13,6 +13,7 @@
 #include "reconciler/admission_checks.h"
 #include "reconciler/core.h"
 #include "reconciler/names.h"
+#include "reconciler/observer.h"
 
 namespace tutti::reconciler {
 namespace {
@@ -245,6 +246,7 @@ void Core::OnPod(std::shared_ptr<const WatchedPod> pod, bool deleted) {
     return;
   }
   world_.pods_by_job[job].insert(pod->meta.Key());
+  look_for_partial_.insert(job);
   ComposeJob(member);
   if (const auto unit = unit_of_job_.find(job); unit != unit_of_job_.end()) {
     const auto workload = world_.workloads.Find(unit->second);
@@ -295,6 +297,7 @@ void Core::ComposeJob(const PodMember& member) {
 }
 
 void Core::UnlinkPod(const std::string& job_uid, const api::ObjectKey& pod) {
+  look_for_partial_.insert(job_uid);
   if (const auto index = world_.pods_by_job.find(job_uid); index != world_.pods_by_job.end()) {
     index->second.erase(pod);
     if (index->second.empty()) {
@@ -453,6 +456,9 @@ void Core::OnWorkload(std::shared_ptr<const api::Workload> workload, bool delete
   if (const auto refused = refused_units_.find(key); deleted && refused != refused_units_.end()) {
     dirty_units_.insert(refused->second.begin(), refused->second.end());
     refused_units_.erase(refused);
+  }
+  if (observer_ != nullptr) {
+    observer_->Saw(key, change.before, deleted ? nullptr : workload);
   }
   if (deleted && !units_.contains(key)) {
     return;

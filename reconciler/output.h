@@ -74,6 +74,26 @@ struct HistoryRow {
   std::string message;
 };
 
+// Mode Observe: what another controller decided, and what would have been decided here on the same
+// state.
+struct ObservedDecision {
+  enum class Kind {
+    kReserved,    // it gave quota
+    kPreempted,   // it made somebody give way
+    kNotStarted,  // it leaves waiting who could start
+  };
+  Time time = kNoTime;
+  Kind kind = Kind::kReserved;
+  api::ObjectKey workload;
+  std::string workload_uid;
+  std::string local_queue;
+  std::string cluster_queue;
+  bool agreed = false;
+  std::string live;  // what it did
+  std::string ours;  // what would have been done here
+};
+[[nodiscard]] std::string_view ToString(ObservedDecision::Kind kind);
+
 // A metric sample by its exported name; the operator knows type and help text.
 struct MetricSample {
   enum class Op { kAdd, kSet, kObserve, kRemove };  // kRemove drops all series with these labels
@@ -89,6 +109,7 @@ struct Output {
   std::vector<EventRecord> events;
   std::vector<HistoryRow> history;
   std::vector<MetricSample> metrics;
+  std::vector<ObservedDecision> observed;
   int passes = 0;  // engine passes in this step
   std::vector<std::string>
       bugs;  // broken invariants that were survived; each is logged and counted

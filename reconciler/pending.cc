@@ -201,6 +201,27 @@ void Core::ReconcilePending(Unit& unit, const QueuedJob* job, const api::Workloa
   }
   Shape(unit, workload);
   engine::WorkloadInput input = InputFor(unit, workload, job);
+  std::string key = EngineKeyOf(input);
+  if (unit.in_engine != Unit::InEngine::kPending || unit.engine_key != key) {
+    engine_->SetPending(input);
+    unit.in_engine = Unit::InEngine::kPending;
+    unit.queued_in = {unit.key.ns, workload.queue_name};
+    unit.engine_key = std::move(key);
+    DirtyLocal({unit.key.ns, workload.queue_name});
+  }
+  if (!options_.scheduler) {
+    // No pass tells it; what stands in the way before any decision is told all the same.
+    auto why = engine_->WhyPending(input.id);
+    if (why.has_value() &&
+        (CoarseReason(why->reason) == reason::kInadmissible || IsDue(unit, workload))) {
+      unit.pending_since = now_;
+      unit.pending = std::move(*why);
+    }
+  }
+  WritePendingReason(unit, workload);
+}
+
+std::string Core::EngineKeyOf(const engine::WorkloadInput& input) {
   std::string key = input.local_queue + "|" + std::to_string(input.priority) + "|" +
                     std::to_string(input.queue_time.time_since_epoch().count()) + "|" +
                     input.misconfigured + (input.preemption_gated ? "|gated" : "");
@@ -219,23 +240,7 @@ void Core::ReconcilePending(Unit& unit, const QueuedJob* job, const api::Workloa
       }
     }
   }
-  if (unit.in_engine != Unit::InEngine::kPending || unit.engine_key != key) {
-    engine_->SetPending(input);
-    unit.in_engine = Unit::InEngine::kPending;
-    unit.queued_in = {unit.key.ns, workload.queue_name};
-    unit.engine_key = std::move(key);
-    DirtyLocal({unit.key.ns, workload.queue_name});
-  }
-  if (!options_.scheduler) {
-    // No pass tells it; what stands in the way before any decision is told all the same.
-    auto why = engine_->WhyPending(input.id);
-    if (why.has_value() &&
-        (CoarseReason(why->reason) == reason::kInadmissible || IsDue(unit, workload))) {
-      unit.pending_since = now_;
-      unit.pending = std::move(*why);
-    }
-  }
-  WritePendingReason(unit, workload);
+  return key;
 }
 
 void Core::WritePendingReason(Unit& unit, const api::Workload& workload) {
@@ -414,14 +419,17 @@ engine::WorkloadInput Core::InputFor(Unit& unit, const api::Workload& workload,
   input.ns = unit.key.ns;
   input.local_queue = workload.queue_name;
   input.priority = int64_t{workload.priority} + Boost(workload);
-  // The job's own age decides, not that of the record we keep of it.
-  input.uid =
-      job != nullptr ? job->meta.uid : (unit.job_uid.empty() ? workload.meta.uid : unit.job_uid);
+  // The job's own age decides, not that of the record we keep of it. Who observes another
+  // controller goes by what that one sees, the Workload alone.
+  const bool observes = options_.mode == Mode::kObserve;
+  input.uid = job != nullptr
+                  ? job->meta.uid
+                  : (unit.job_uid.empty() || observes ? workload.meta.uid : unit.job_uid);
   input.workload_uid = workload.meta.uid;
   input.job_uid = workload.meta.Label(names::kJobUidLabel);
   input.preemption_gated = options_.preemption_gates && GatesClosed(workload);
   input.queue_time = workload.meta.created;
-  const std::shared_ptr<const QueuedJob> owner = world_.JobOf(unit.job_uid);
+  const std::shared_ptr<const QueuedJob> owner = observes ? nullptr : world_.JobOf(unit.job_uid);
   if (owner != nullptr) {
     input.queue_time = owner->meta.created;
   }

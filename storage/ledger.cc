@@ -78,6 +78,10 @@ std::string_view ToString(LedgerEvent event) {
       return "Deactivated";
     case LedgerEvent::kDeleted:
       return "Deleted";
+    case LedgerEvent::kForeseen:
+      return "Foreseen";
+    case LedgerEvent::kNotForeseen:
+      return "NotForeseen";
   }
   return "Unknown";
 }
@@ -537,6 +541,37 @@ Result<std::vector<ReasonCount>> LedgerReader::CountReasons(Time from, Time to,
   }
   select->Reset();
   return counts;
+}
+
+Result<std::vector<LedgerRow>> LedgerReader::Observed(int64_t limit) {
+  TRY_ASSIGN(Statement * select,
+             impl_->database.Prepare(
+                 "SELECT e.time,e.kind,n.text,e.workload,e.uid,l.text,c.text,r.text,e.message "
+                 "FROM event e JOIN name n ON n.id=e.namespace JOIN name l ON l.id=e.local_queue "
+                 "JOIN name c ON c.id=e.cluster_queue JOIN name r ON r.id=e.reason "
+                 "WHERE e.kind IN (?1,?2) ORDER BY e.id DESC LIMIT ?3"));
+  select->Bind(1, static_cast<int64_t>(LedgerEvent::kForeseen))
+      .Bind(2, static_cast<int64_t>(LedgerEvent::kNotForeseen))
+      .Bind(3, limit);
+  std::vector<LedgerRow> rows;
+  while (true) {
+    TRY_ASSIGN(const bool more, select->Step());
+    if (!more) {
+      break;
+    }
+    LedgerRow row;
+    row.time = Time(Duration(select->Int(0)));
+    row.event = static_cast<LedgerEvent>(select->Int(1));
+    row.workload = {select->Text(2), select->Text(3)};
+    row.uid = select->Text(4);
+    row.local_queue = select->Text(5);
+    row.cluster_queue = select->Text(6);
+    row.reason = select->Text(7);
+    row.message = select->Text(8);
+    rows.push_back(std::move(row));
+  }
+  select->Reset();
+  return rows;
 }
 
 Result<int64_t> LedgerReader::RowCount() {

@@ -35,9 +35,13 @@ enum class LedgerEvent {
   kFinished,
   kDeactivated,
   kDeleted,
+  // Mode Observe: a decision of another controller that was foreseen, or was not. The reason is its
+  // kind, the message says on a line each what that controller did and what Tutti would have done.
+  kForeseen,
+  kNotForeseen,
 };
 [[nodiscard]] std::string_view ToString(LedgerEvent event);
-inline constexpr int kLedgerEventCount = 13;
+inline constexpr int kLedgerEventCount = 15;
 
 struct LedgerAmount {
   std::string flavor;
@@ -133,6 +137,8 @@ class LedgerReader {
   // Events in [from, to) by kind and reason; "" = every ClusterQueue.
   Result<std::vector<ReasonCount>> CountReasons(Time from, Time to,
                                                 const std::string& cluster_queue);
+  // The last `limit` rows of kinds kForeseen and kNotForeseen, the newest first; without amounts.
+  Result<std::vector<LedgerRow>> Observed(int64_t limit);
   Result<int64_t> RowCount();
 
  private:
