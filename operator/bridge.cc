@@ -269,7 +269,9 @@ reconciler::Options ToOptions(const Config& config, const ServerFacts& facts) {
           config.resources.ignore_undeclared && config.gates.Enabled("QuotaCheckStrategy"),
       .tell_bypassed =
           options.explicit_status && config.gates.Enabled("SchedulingEquivalenceHashing"),
-      .preemption_interval = config.preemption_interval,
+      // Whom it watches isn't held back.
+      .preemption_interval =
+          config.mode == Mode::kObserve ? Duration::zero() : config.preemption_interval,
   };
   switch (config.mode) {
     case Mode::kObserve:

@@ -243,7 +243,7 @@ BENCHMARK(BM_StartReading)->Unit(benchmark::kMillisecond);
 void BM_Start(benchmark::State& state) {
   const std::vector<std::string> texts = Texts();
   for (auto step : state) {
-    Crowd crowd(Small(Mode::kObserve));
+    Crowd crowd(Small(Mode::kGreenfield));
     for (size_t i = 0; i < texts.size(); ++i) {
       if (i < 5000) {
         Feed<&api::NodeFromJson, &Core::OnNode>(crowd.core(), texts[i]);
@@ -263,7 +263,7 @@ BENCHMARK(BM_Start)->Unit(benchmark::kMillisecond);
 // One event of a pod somewhere while 100,000 Workloads wait for quota, and what follows from it: at
 // 100 events a second 200 µs are 2 % of a core.
 void BM_EventWhileParked(benchmark::State& state) {
-  Crowd crowd(Small(Mode::kObserve));
+  Crowd crowd(Small(Mode::kGreenfield));
   for (int64_t i = 0; i < 100; ++i) {
     Feed<&api::NodeFromJson, &Core::OnNode>(crowd.core(), NodeText(i));
   }
