@@ -174,7 +174,7 @@ fi
 # After the C++ build, never beside it: both want every core and much memory.
 step "Test programs (Go)"
 tools_ok=1
-wanted=(controlplane kwok helm jobset)
+wanted=(controlplane kwok helm ${long:+jobset})
 [[ $tier == unit ]] && wanted=(helm)
 [[ $tier == conformance ]] && wanted=(controlplane)
 for tool in "${wanted[@]}"; do

@@ -65,6 +65,9 @@ var jobSets = schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1
 type jobSetTest struct{ *cluster.Cluster }
 
 func TestJobSet(t *testing.T) {
+	if !long() {
+		t.Skip("a long test: the JobSet controller takes minutes to build; ./test.sh e2e JobSet --long")
+	}
 	frameworks := map[string]any{"frameworks": []any{"batch/job", "jobset.x-k8s.io/jobset"}}
 	c := cluster.ForTest(t, cluster.Options{})
 	startJobSetController(t, c)
