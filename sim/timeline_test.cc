@@ -231,9 +231,8 @@ TEST(SimulateTest, AnEndDoesNotSetOffAChainOfEvictions) {
     int every = 0;  // ms
     std::string runs;
   };
-  const std::vector<Kind> kinds = {{"large", 8, 64, 200, "10s"},
-                                   {"node", 25, 8, 60, "5s"},
-                                   {"gpu", 25, 1, 60, "2500ms"}};
+  const std::vector<Kind> kinds = {
+      {"large", 8, 64, 200, "10s"}, {"node", 25, 8, 60, "5s"}, {"gpu", 25, 1, 60, "2500ms"}};
   const std::string cohort =
       R"(, "cohortName": "all", "preemption": {"reclaimWithinCohort": "Any"})";
   std::string objects = Flavor("f");
