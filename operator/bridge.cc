@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -196,6 +198,17 @@ std::string_view VerbName(api::Verb verb) {
       return "patch";
   }
   return "patch";
+}
+
+void RecordWrite(const kube::WriteSample& sample, Metrics& metrics) {
+  std::string resource(sample.resource);
+  if (!sample.subresource.empty()) {
+    resource += "/" + std::string(sample.subresource);
+  }
+  const std::string_view verb = VerbName(sample.verb);
+  metrics.Add(Metric::kApiWrites, {verb, resource, sample.code});
+  metrics.Observe(Metric::kApiWriteSeconds, {verb},
+                  std::chrono::duration<double>(sample.latency).count());
 }
 
 GangChoice ChooseGangApi(const Config& config, const ServerFacts& facts) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kube/client.h"
+#include "kube/executor.h"
 #include "kube/watch_machine.h"
 #include "operator/config.h"
 #include "operator/metrics.h"
@@ -29,6 +30,8 @@ namespace tutti {
 
 // As in the metrics of writes; both kinds of patch are one.
 [[nodiscard]] std::string_view VerbName(api::Verb verb);
+// A write that the API server answered.
+void RecordWrite(const kube::WriteSample& sample, Metrics& metrics);
 
 struct ServerFacts {
   kube::Discovery discovery;

@@ -85,7 +85,8 @@ class Manager::Impl {
           client_->Do(request, std::move(done));
         },
         executor_options);
-    executor_->SetSampleHook([this](const kube::WriteSample& sample) { Sample(sample); });
+    executor_->SetSampleHook(
+        [this](const kube::WriteSample& sample) { RecordWrite(sample, metrics_); });
     events_.emplace(loop_, *executor_, metrics_, options_.identity);
     metrics_.UseCustomLabels(queue_metrics_.custom_labels());
     metrics_.SetRole(Elects() ? "follower" : "standalone");
@@ -682,17 +683,6 @@ class Manager::Impl {
     }
     core_->OnOutcome(outcome.token, outcome.answers, error);
     ScheduleStep();
-  }
-
-  void Sample(const kube::WriteSample& sample) {
-    std::string resource(sample.resource);
-    if (!sample.subresource.empty()) {
-      resource += "/" + std::string(sample.subresource);
-    }
-    const std::string_view verb = VerbName(sample.verb);
-    metrics_.Add(Metric::kApiWrites, {verb, resource, sample.code});
-    metrics_.Observe(Metric::kApiWriteSeconds, {verb},
-                     std::chrono::duration<double>(sample.latency).count());
   }
 
   void Housekeeping() {
