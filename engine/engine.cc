@@ -465,6 +465,7 @@ void EngineImpl::AddToBooks(WorkloadId id, int sign) {
   const WorkloadState& workload = Workload(id);
   QueueState& queue = Queue(workload.queue);
   queue.book.Add(workload.usage, workload.admitted, sign);
+  queue.evicting += workload.evicting ? sign : 0;
   if (sign > 0) {
     queue.reserved.insert(id);
   } else {
@@ -481,6 +482,12 @@ void EngineImpl::AddToBooks(WorkloadId id, int sign) {
       tree_.RemoveUsage(queue.node, pair, amount);
     }
   }
+}
+
+void EngineImpl::SetEvicting(WorkloadId id, bool evicting) {
+  WorkloadState& workload = Workload(id);
+  Queue(workload.queue).evicting += int{evicting} - int{workload.evicting};
+  workload.evicting = evicting;
 }
 
 void EngineImpl::ReleaseQuota(WorkloadId id) {
@@ -617,7 +624,7 @@ void EngineImpl::MarkEvicting(const std::string& id, bool evicting) {
   const WorkloadId known = Find(id);
   if (known.Valid() && Workload(known).phase == Phase::kReserved &&
       Workload(known).evicting != evicting) {
-    Workload(known).evicting = evicting;
+    SetEvicting(known, evicting);
     if (evicting) {
       leaving_.insert(id);
     } else {

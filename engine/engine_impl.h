@@ -96,6 +96,7 @@ struct QueueState {
   WorkloadSet outside;  // pending, but kept out of the order: misconfigured, foreign namespace
   WorkloadSet waiting;  // pending, decided on, until those whom they preempt are gone
   HolderSet reserved;
+  int evicting = 0;  // of `reserved`
   UsageBook book;
 
   bool lively = false;    // in EngineImpl::lively_
@@ -303,6 +304,7 @@ class EngineImpl final : public Engine {
   [[nodiscard]] WorkloadId HoldingHead(const QueueState& queue) const;
   void AddToBooks(WorkloadId id, int sign);
   void ReleaseQuota(WorkloadId id);
+  void SetEvicting(WorkloadId id, bool evicting);  // REQUIRES: it is reserved
   bool PlanReserved(WorkloadId id, const api::Admission& admission);
   [[nodiscard]] std::vector<PodSetSpec> Specs(const WorkloadInput& input);
   [[nodiscard]] bool IsParked(WorkloadId id) const;

@@ -113,12 +113,18 @@ void EngineImpl::VisitHolders(NodeId node, const VictimQuestion& question,
                                            : question.policy.reclaim_within_cohort;
   for (const WorkloadId workload : Queue(id).reserved) {
     const OrderKey& key = Key(workload);
+    // They are in order of priority.
     if (policy != api::PreemptionPolicy::kAny && key.priority > question.priority) {
-      return;  // in order of priority
+      return;
     }
     const WorkloadState& state = Workload(workload);
-    if (spared.contains(workload) || held_victims_.contains(workload) ||
-        (question.only_lower && key.priority >= question.priority && !state.evicting)) {
+    if (question.only_lower && key.priority >= question.priority && !state.evicting) {
+      if (Queue(id).evicting == 0) {
+        return;
+      }
+      continue;
+    }
+    if (spared.contains(workload) || held_victims_.contains(workload)) {
       continue;
     }
     if (state.fresh) {
@@ -548,7 +554,7 @@ void EngineImpl::StartWaiting(Entry& entry, PassResult& result) {
         waves_.Strike(tree_.Root(queue.node), entry.queue);
       }
       result.preempted.push_back(Decide(entry.workload, entry.queue, victim));
-      Workload(victim.workload).evicting = true;
+      SetEvicting(victim.workload, true);
       leaving_.insert(Key(victim.workload).id);
     }
   }

@@ -299,6 +299,10 @@ std::string EngineImpl::SanityCheck() const {
     if (std::string wrong = queue.pending->SanityCheck(); !wrong.empty()) {
       return "ClusterQueue " + name + ": " + wrong;
     }
+    if (queue.evicting != std::count_if(queue.reserved.begin(), queue.reserved.end(),
+                                        [&](WorkloadId held) { return Workload(held).evicting; })) {
+      return "ClusterQueue " + name + ": count of those that give way is wrong";
+    }
     if (!(queue.book == queue_books[id])) {
       return "ClusterQueue " + name + ": usage is not the sum of its workloads";
     }

@@ -40,17 +40,13 @@ class Targets {
     }
   }
 
-  // Not valid when nobody is left.
+  // Not valid when nobody is left. What was handed out last may have changed since.
   NodeId Next() {
-    if (!question_.tree.HasParent(question_.queue)) {
-      return Has(question_.queue) ? question_.queue : NodeId{};
+    for (NodeId at = last_; at.Valid(); at = question_.tree.Parent(at)) {
+      shares_.erase(at);
     }
-    while (!dropped_.contains(root_)) {
-      if (const NodeId found = Below(root_); found.Valid()) {
-        return found;
-      }
-    }
-    return NodeId{};
+    last_ = Choose();
+    return last_;
   }
   [[nodiscard]] bool Has(NodeId queue) const {
     auto found = left_.find(queue);
@@ -64,17 +60,36 @@ class Targets {
   void Drop(NodeId queue) { dropped_.insert(queue); }
 
  private:
+  NodeId Choose() {
+    if (!question_.tree.HasParent(question_.queue)) {
+      return Has(question_.queue) ? question_.queue : NodeId{};
+    }
+    while (!dropped_.contains(root_)) {
+      if (const NodeId found = Below(root_); found.Valid()) {
+        return found;
+      }
+    }
+    return NodeId{};
+  }
+
+  const FairShare& ShareOf(NodeId node) {
+    auto known = shares_.find(node);
+    if (known == shares_.end()) {
+      known = shares_.emplace(node, question_.shares->Of(node)).first;
+    }
+    return known->second;
+  }
+
   // Not valid: something was dropped, ask again.
   NodeId Below(NodeId cohort) {
     NodeId best_queue;
     NodeId best_cohort;
-    FairShare queue_share;
-    FairShare cohort_share;
-    for (const NodeId child : children_[cohort]) {
-      if (dropped_.contains(child)) {
-        continue;
-      }
-      FairShare share = question_.shares->Of(child);
+    const FairShare* queue_share = nullptr;
+    const FairShare* cohort_share = nullptr;
+    std::vector<NodeId>& children = children_[cohort];
+    std::erase_if(children, [&](NodeId child) { return dropped_.contains(child); });
+    for (const NodeId child : children) {
+      const FairShare& share = ShareOf(child);
       const bool borrows = !share.borrowed.empty();
       if (left_.contains(child)) {
         // The preemptor's own queue stays as long as it has candidates.
@@ -82,16 +97,16 @@ class Targets {
           dropped_.insert(child);
           continue;
         }
-        const int order = best_queue.Valid() ? CompareShares(share, queue_share) : 1;
+        const int order = best_queue.Valid() ? CompareShares(share, *queue_share) : 1;
         if (order > 0 || (order == 0 && left_.at(child).front() < left_.at(best_queue).front())) {
           best_queue = child;
-          queue_share = std::move(share);
+          queue_share = &share;
         }
       } else if (!borrows && !path_.contains(child)) {
         dropped_.insert(child);
-      } else if (!best_cohort.Valid() || CompareShares(share, cohort_share) >= 0) {
+      } else if (!best_cohort.Valid() || CompareShares(share, *cohort_share) >= 0) {
         best_cohort = child;
-        cohort_share = std::move(share);
+        cohort_share = &share;
       }
     }
     if (!best_queue.Valid() && !best_cohort.Valid()) {
@@ -100,7 +115,7 @@ class Targets {
     }
     // Of equals the Cohort: the most unfair one in it can be chosen then.
     if (best_cohort.Valid() &&
-        (!best_queue.Valid() || CompareShares(cohort_share, queue_share) >= 0)) {
+        (!best_queue.Valid() || CompareShares(*cohort_share, *queue_share) >= 0)) {
       return Below(best_cohort);
     }
     return best_queue;
@@ -112,6 +127,9 @@ class Targets {
   std::map<NodeId, std::deque<size_t>> left_;       // by ClusterQueue
   std::map<NodeId, std::vector<NodeId>> children_;  // that lead to candidates, by Cohort
   std::set<NodeId> dropped_;
+  // A share changes only by victims below it: those of the last queue and what is above it.
+  std::map<NodeId, FairShare> shares_;
+  NodeId last_;
 };
 
 class FairSearch {
