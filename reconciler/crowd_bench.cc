@@ -103,6 +103,7 @@ void FeedWorkload(Core& core, int64_t number) {
 Options Small(Mode mode) {
   Options options;
   options.mode = mode;
+  options.managed_namespaces.present = true;  // all
   return options;
 }
 
