@@ -140,7 +140,7 @@ has "pods of the probe alone are deleted" 1 'resourceNames: .tutti-gang-probe-me
 has "no gang policy where the API is not served" 0 'tutti-pod-joins-group'
 has "no gang policy where it is switched off" 0 'tutti-pod-joins-group' --api-versions scheduling.k8s.io/v1alpha2/PodGroup --set nativeGang.enabled=false
 unset NATIVE_GANG
-has "beta policies where asked for" 6 '^apiVersion: admissionregistration.k8s.io/v1beta1$' --kube-version 1.35.0 --set policies.betaApi=true --show-only templates/policies-hold.yaml --show-only templates/policies-jobs.yaml
+has "beta policies where asked for" 8 '^apiVersion: admissionregistration.k8s.io/v1beta1$' --kube-version 1.35.0 --set policies.betaApi=true --show-only templates/policies-hold.yaml --show-only templates/policies-jobs.yaml
 has "JobSets are held by webhooks on servers without policies" 2 '^    resources: \[jobsets\]$' --set 'config.kueue.integrations.frameworks={batch/job,jobset.x-k8s.io/jobset},webhook.enabled=true,webhook.jobs=true' --show-only templates/webhooks.yaml
 has "nothing holds Jobs in mode Observe" 0 '^kind: (Mutating|Validating)(AdmissionPolicy|WebhookConfiguration)' --set mode=Observe,crds.install=false,webhook.enabled=true
 has "no policy for older servers" 0 'AdmissionPolicy(Binding)?$' --set policies.enabled=false,webhook.enabled=true,webhook.jobs=true
@@ -166,7 +166,7 @@ rights() {
 import re, sys
 write = {"create", "update", "patch", "delete", "deletecollection", "bind", "escalate", "impersonate"}
 allowed = {  # resource: verbs that change something, cluster-wide
-    "workloads": {"create", "update", "patch", "delete"}, "jobs": {"patch"}, "jobs/status": {"patch"},
+    "workloads": {"create", "update", "patch", "delete"}, "jobs": {"patch"}, "pods": {"patch"}, "jobs/status": {"patch"},
     "jobs/finalizers": {"update"}, "podgroups": {"create", "patch", "delete"},
     "events": {"create", "patch"}, "scheduling.k8s.io/workloads": {"delete"}, "provisioningrequests": {"create", "delete"}, "podtemplates": {"create", "update", "patch"}, "tokenreviews": {"create"}, "subjectaccessreviews": {"create"},
 }
