@@ -16,9 +16,9 @@ std::string Jobs(size_t count) {
   return Thousands(static_cast<int64_t>(count)) + (count == 1 ? " job" : " jobs");
 }
 
-class Page {
+class Page : private TextPage {
  public:
-  Page(const Audit& audit, size_t width) : audit_(audit), width_(std::max<size_t>(width, 60)) {}
+  Page(const Audit& audit, size_t width) : TextPage(width), audit_(audit) {}
 
   std::string Write() {
     Paragraph("Audit of " + audit_.source + " at " + FormatTime(audit_.facts.now) +
@@ -32,29 +32,11 @@ class Page {
     Devices();
     Quotas();
     Claims();
-    Notes();
-    return std::move(out_);
+    Notes(audit_.facts.notes);
+    return Take();
   }
 
  private:
-  using Row = std::vector<std::string>;
-
-  void Line(const std::string& text) {
-    out_ += text;
-    out_ += '\n';
-  }
-  void Paragraph(const std::string& text, const std::string& indent = "") {
-    for (const std::string& line : Wrap(text, width_ - indent.size())) {
-      Line(indent + line);
-    }
-  }
-  void Section(const std::string& title) {
-    Line("");
-    Line(title);
-  }
-  void Table(const Row& head, const std::vector<Row>& rows) {
-    out_ += audit::Table(head, rows, width_);
-  }
   void More(size_t all, size_t shown, const std::string& what) {
     if (all > shown) {
       Line("  and " + Thousands(static_cast<int64_t>(all - shown)) + " more " + what +
@@ -148,7 +130,7 @@ class Page {
     }
     const bool ongoing = audit_.summary.partial_now > 0;
     Row head = {"JOB", "PODS", "GPUS", "FROM (UTC)", "FOR  ", "IDLE H", audit_.prices.Currency()};
-    if (width_ < kRoomy) {  // the name says more
+    if (width() < kRoomy) {  // the name says more
       head.erase(head.begin() + kFrom);
       for (Row& row : rows) {
         row.erase(row.begin() + kFrom);
@@ -299,19 +281,7 @@ class Page {
     }
   }
 
-  void Notes() {
-    if (audit_.facts.notes.empty()) {
-      return;
-    }
-    Section("NOTES");
-    for (const std::string& note : audit_.facts.notes) {
-      Paragraph(note, "  ");
-    }
-  }
-
   const Audit& audit_;
-  size_t width_;
-  std::string out_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace tutti::audit {
 namespace {
@@ -144,6 +145,49 @@ std::string Table(const std::vector<std::string>& head,
     put(row);
   }
   return out;
+}
+
+TextPage::TextPage(size_t width) : width_(std::max<size_t>(width, 60)) {}
+
+std::string TextPage::Take() {
+  return std::exchange(out_, {});
+}
+
+void TextPage::Line(const std::string& text) {
+  out_ += text;
+  out_ += '\n';
+}
+
+void TextPage::Paragraph(const std::string& text, const std::string& indent) {
+  for (const std::string& line : Wrap(text, width_ - indent.size())) {
+    Line(indent + line);
+  }
+}
+
+void TextPage::Hang(const std::string& mark, const std::string& text) {
+  bool first = true;
+  for (const std::string& line : Wrap(text, width_ - mark.size())) {
+    Line((std::exchange(first, false) ? mark : std::string(mark.size(), ' ')) + line);
+  }
+}
+
+void TextPage::Section(const std::string& title) {
+  Line("");
+  Line(title);
+}
+
+void TextPage::Table(const Row& head, const std::vector<Row>& rows) {
+  out_ += audit::Table(head, rows, width_);
+}
+
+void TextPage::Notes(const std::vector<std::string>& notes) {
+  if (notes.empty()) {
+    return;
+  }
+  Section("NOTES");
+  for (const std::string& note : notes) {
+    Paragraph(note, "  ");
+  }
 }
 
 }  // namespace tutti::audit

@@ -28,4 +28,26 @@ namespace tutti::audit {
 [[nodiscard]] std::string Table(const std::vector<std::string>& head,
                                 const std::vector<std::vector<std::string>>& rows, size_t width);
 
+// A page for a terminal that grows line by line; no narrower than 60 columns.
+class TextPage {
+ public:
+  using Row = std::vector<std::string>;
+
+  explicit TextPage(size_t width);
+  [[nodiscard]] size_t width() const { return width_; }
+  [[nodiscard]] std::string Take();  // the page; it is empty then
+
+  void Line(const std::string& text);
+  void Paragraph(const std::string& text, const std::string& indent = "");
+  // The first line after `mark`, the others below it.
+  void Hang(const std::string& mark, const std::string& text);
+  void Section(const std::string& title);
+  void Table(const Row& head, const std::vector<Row>& rows);
+  void Notes(const std::vector<std::string>& notes);  // a section; nothing without notes
+
+ private:
+  size_t width_;
+  std::string out_;
+};
+
 }  // namespace tutti::audit

@@ -4,18 +4,11 @@
 #include <algorithm>
 
 #include "engine/engine_impl.h"
+#include "engine/hasher.h"
 
 namespace tutti::engine {
 
 namespace {
-
-uint64_t Hash(std::string_view text, uint64_t seed = 1469598103934665603ULL) {
-  for (const char c : text) {
-    seed ^= static_cast<unsigned char>(c);
-    seed *= 1099511628211ULL;
-  }
-  return seed;
-}
 
 bool CanNeverRun(PendingReason reason) {
   return reason == PendingReason::kNoMatchingFlavor || reason == PendingReason::kExceedsMaxQuota ||
@@ -28,7 +21,9 @@ EngineImpl::Explanation EngineImpl::Explain(WorkloadId id, bool with_text) const
   const WorkloadState& workload = Workload(id);
   auto plain = [](PendingReason reason, std::string text) {
     Explanation out{reason, 0, 0, std::move(text)};
-    out.fingerprint = out.details = Hash(out.text, static_cast<uint64_t>(reason) + 1);
+    Hasher hash(static_cast<uint64_t>(reason) + 1);
+    hash.Mix(std::string_view(out.text));
+    out.fingerprint = out.details = hash.value();
     return out;
   };
   const LocalQueueState& local = Local(workload.local_queue);

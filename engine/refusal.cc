@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/hasher.h"
+
 namespace tutti::engine {
 
 std::string_view ToString(PendingReason reason) {
@@ -95,31 +97,6 @@ PendingReason ReasonOf(FactKind kind) {
   }
   return PendingReason::kPendingEvaluation;
 }
-
-namespace {
-
-class Hasher {
- public:
-  void Mix(uint64_t value) {
-    hash_ ^= value;
-    hash_ *= 1099511628211ULL;
-  }
-  void Mix(const std::string& text) {
-    for (const char c : text) {
-      Mix(static_cast<uint64_t>(static_cast<unsigned char>(c)));
-    }
-  }
-  void Mix(Amount amount) {
-    Mix(static_cast<uint64_t>(amount));
-    Mix(static_cast<uint64_t>(amount >> 64));
-  }
-  [[nodiscard]] uint64_t value() const { return hash_; }
-
- private:
-  uint64_t hash_ = 1469598103934665603ULL;
-};
-
-}  // namespace
 
 uint64_t Refusal::Fingerprint() const {
   Hasher hash;

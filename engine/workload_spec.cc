@@ -33,12 +33,24 @@ void Put(std::string& key, const api::Amounts& amounts) {
   }
 }
 
-void Put(std::string& key, const api::LabelSelector& selector) {
-  Put(key, selector.present ? 1 : 0);
-  Put(key, static_cast<int64_t>(selector.requirements.size()));
-  for (const api::Requirement& requirement : selector.requirements) {
+void Put(std::string& key, const api::StringMap& labels) {
+  Put(key, static_cast<int64_t>(labels.size()));
+  for (const auto& [label, value] : labels) {
+    Put(key, label);
+    Put(key, value);
+  }
+}
+
+void Put(std::string& key, const std::vector<api::Requirement>& requirements) {
+  Put(key, static_cast<int64_t>(requirements.size()));
+  for (const api::Requirement& requirement : requirements) {
     Put(key, requirement);
   }
+}
+
+void Put(std::string& key, const api::LabelSelector& selector) {
+  Put(key, selector.present ? 1 : 0);
+  Put(key, selector.requirements);
 }
 
 void Put(std::string& key, const std::vector<api::PodAffinityTerm>& terms) {
@@ -56,11 +68,7 @@ void Put(std::string& key, const std::vector<api::PodAffinityTerm>& terms) {
 
 void Put(std::string& key, const api::PodRules& rules) {
   Put(key, rules.ns);
-  Put(key, static_cast<int64_t>(rules.labels.size()));
-  for (const auto& [label, value] : rules.labels) {
-    Put(key, label);
-    Put(key, value);
-  }
+  Put(key, rules.labels);
   Put(key, rules.affinity);
   Put(key, rules.anti_affinity);
   Put(key, static_cast<int64_t>(rules.spread.size()));
@@ -97,21 +105,11 @@ void Put(std::string& key, const api::PodVolumes& volumes) {
 
 void Put(std::string& key, const api::PodShape& shape) {
   Put(key, shape.requests);
-  Put(key, static_cast<int64_t>(shape.node_selector.size()));
-  for (const auto& [label, value] : shape.node_selector) {
-    Put(key, label);
-    Put(key, value);
-  }
+  Put(key, shape.node_selector);
   Put(key, static_cast<int64_t>(shape.required_affinity.size()));
   for (const api::NodeSelectorTerm& term : shape.required_affinity) {
-    Put(key, static_cast<int64_t>(term.expressions.size()));
-    for (const api::Requirement& requirement : term.expressions) {
-      Put(key, requirement);
-    }
-    Put(key, static_cast<int64_t>(term.fields.size()));
-    for (const api::Requirement& requirement : term.fields) {
-      Put(key, requirement);
-    }
+    Put(key, term.expressions);
+    Put(key, term.fields);
   }
   Put(key, static_cast<int64_t>(shape.tolerations.size()));
   for (const api::Toleration& toleration : shape.tolerations) {

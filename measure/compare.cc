@@ -25,7 +25,6 @@ constexpr double kOfLoad = 0.25;
 constexpr double kOfSupply = 0.10;
 constexpr double kOfMix = 0.25;
 constexpr double kWatched = 0.80;
-constexpr size_t kLeast = 60;
 
 double Seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -139,10 +138,9 @@ std::string_view ToString(Comparable comparable) {
   return "";
 }
 
-class Page {
+class Page : private audit::TextPage {
  public:
-  Page(const Comparison& comparison, size_t width)
-      : it_(comparison), width_(std::max(width, kLeast)) {}
+  Page(const Comparison& comparison, size_t width) : TextPage(width), it_(comparison) {}
 
   std::string Write() {
     Name("A", it_.a_name, it_.a);
@@ -171,27 +169,11 @@ class Page {
         Item(note);
       }
     }
-    return std::move(out_);
+    return Take();
   }
 
  private:
-  using Row = std::vector<std::string>;
-
-  void Line(const std::string& text) {
-    out_ += text;
-    out_ += '\n';
-  }
-  void Paragraph(const std::string& text, const std::string& indent = "") {
-    for (const std::string& line : audit::Wrap(text, width_ - indent.size())) {
-      Line(indent + line);
-    }
-  }
-  void Item(const std::string& text) {
-    bool first = true;
-    for (const std::string& line : audit::Wrap(text, width_ - 4)) {
-      Line((std::exchange(first, false) ? "  - " : "    ") + line);
-    }
-  }
+  void Item(const std::string& text) { Hang("  - ", text); }
   void Name(const std::string& letter, const std::string& name, const Window& window) {
     Paragraph(letter + ": " + name + ", " + FormatTime(window.from) + " to " +
               FormatTime(window.to) + ", watched for " + audit::Span(window.watched));
@@ -238,7 +220,7 @@ class Page {
                               a.sizes[i], b.sizes[i]));
       }
     }
-    out_ += audit::Table({"WHAT", "A", "B", "CHANGE"}, rows, width_);
+    Table({"WHAT", "A", "B", "CHANGE"}, rows);
   }
 
   void Outcome() {
@@ -265,31 +247,27 @@ class Page {
     audit::Money wasted_b = b.partially.cost;
     wasted_b += b.lost_members.cost;
     const auto number = [](size_t value) { return static_cast<int64_t>(value); };
-    out_ += audit::Table(
-        {"WHAT", "A", "B", "CHANGE"},
-        {Counts("jobs that started", a.started, b.started),
-         Parts("  of these partially", number(a.partial), number(a.started), number(b.partial),
-               number(b.started)),
-         HoursRow("accelerator-hours held", a.Held(), b.Held()),
-         Parts("  held, of what the nodes had", a.Held(), a.supply.device_seconds, b.Held(),
-               b.supply.device_seconds),
-         HoursRow("  wasted by jobs that were not whole", a.Wasted(), b.Wasted()),
-         Parts("  wasted, of what was held", a.Wasted(), a.Held(), b.Wasted(), b.Held()),
-         {"cost of the wasted, " + it_.currency + (it_.prices_are_examples ? " (EXAMPLE)" : ""),
-          FormatCents(wasted_a.Cents()), FormatCents(wasted_b.Cents()),
-          Change(Rate(static_cast<double>(wasted_a.Cents()), a),
-                 Rate(static_cast<double>(wasted_b.Cents()), b))},
-         wait("wait, half of the jobs at most", a.waits.p50, b.waits.p50, any_a, any_b),
-         wait("wait, nine of ten at most", a.waits.p90, b.waits.p90, any_a, any_b),
-         wait("wait, the longest", a.waits.longest, b.waits.longest, any_a, any_b),
-         Counts("jobs that lost their quota", total(a.evictions), total(b.evictions)),
-         Counts("pods that lost their node", total(a.pods_taken), total(b.pods_taken))},
-        width_);
+    Table({"WHAT", "A", "B", "CHANGE"},
+          {Counts("jobs that started", a.started, b.started),
+           Parts("  of these partially", number(a.partial), number(a.started), number(b.partial),
+                 number(b.started)),
+           HoursRow("accelerator-hours held", a.Held(), b.Held()),
+           Parts("  held, of what the nodes had", a.Held(), a.supply.device_seconds, b.Held(),
+                 b.supply.device_seconds),
+           HoursRow("  wasted by jobs that were not whole", a.Wasted(), b.Wasted()),
+           Parts("  wasted, of what was held", a.Wasted(), a.Held(), b.Wasted(), b.Held()),
+           {"cost of the wasted, " + it_.currency + (it_.prices_are_examples ? " (EXAMPLE)" : ""),
+            FormatCents(wasted_a.Cents()), FormatCents(wasted_b.Cents()),
+            Change(Rate(static_cast<double>(wasted_a.Cents()), a),
+                   Rate(static_cast<double>(wasted_b.Cents()), b))},
+           wait("wait, half of the jobs at most", a.waits.p50, b.waits.p50, any_a, any_b),
+           wait("wait, nine of ten at most", a.waits.p90, b.waits.p90, any_a, any_b),
+           wait("wait, the longest", a.waits.longest, b.waits.longest, any_a, any_b),
+           Counts("jobs that lost their quota", total(a.evictions), total(b.evictions)),
+           Counts("pods that lost their node", total(a.pods_taken), total(b.pods_taken))});
   }
 
   const Comparison& it_;
-  size_t width_;
-  std::string out_;
 };
 
 }  // namespace

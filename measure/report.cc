@@ -15,7 +15,6 @@ using audit::Percent;
 
 using audit::Thousands;
 
-constexpr size_t kLeast = 60;
 constexpr size_t kRoomy = 100;  // columns from which on rows of parts have room for all numbers
 
 std::string Number(size_t value) {
@@ -57,9 +56,9 @@ Json CountsJson(const std::map<std::string, size_t>& counts) {
   return out;
 }
 
-class Page {
+class Page : private audit::TextPage {
  public:
-  Page(const Report& report, size_t width) : report_(report), width_(std::max(width, kLeast)) {}
+  Page(const Report& report, size_t width) : TextPage(width), report_(report) {}
 
   std::string Write() {
     const Window& all = report_.all;
@@ -68,38 +67,19 @@ class Page {
     if (all.watched == Duration::zero()) {
       Line("");
       Paragraph("Nothing was watched in this time, so nothing can be said of it.", "  ");
-      Notes();
-      return std::move(out_);
+      Notes(report_.notes);
+      return Take();
     }
     Starts(all);
     Accelerators(all);
     Waits(all);
     Evictions(all);
     Parts();
-    Notes();
-    return std::move(out_);
+    Notes(report_.notes);
+    return Take();
   }
 
  private:
-  using Row = std::vector<std::string>;
-
-  void Line(const std::string& text) {
-    out_ += text;
-    out_ += '\n';
-  }
-  void Paragraph(const std::string& text, const std::string& indent = "") {
-    for (const std::string& line : audit::Wrap(text, width_ - indent.size())) {
-      Line(indent + line);
-    }
-  }
-  void Section(const std::string& title) {
-    Line("");
-    Line(title);
-  }
-  void Table(const Row& head, const std::vector<Row>& rows) {
-    out_ += audit::Table(head, rows, width_);
-  }
-
   void Starts(const Window& all) {
     Section("STARTS OF JOBS OF SEVERAL PODS");
     if (all.started + all.restarted_partially == 0) {
@@ -184,7 +164,7 @@ class Page {
       return;
     }
     Section("OVER TIME");
-    const bool roomy = width_ >= kRoomy;
+    const bool roomy = width() >= kRoomy;
     Row head = {"FROM (UTC)", "STARTS", "PARTIAL", "ASKED H", "HELD H", "WASTED H", "WAIT P50"};
     if (roomy) {
       head.insert(head.end(), {"WAIT P90", "EVICTED", "WATCHED"});
@@ -208,19 +188,7 @@ class Page {
     Table(head, rows);
   }
 
-  void Notes() {
-    if (report_.notes.empty()) {
-      return;
-    }
-    Section("NOTES");
-    for (const std::string& note : report_.notes) {
-      Paragraph(note, "  ");
-    }
-  }
-
   const Report& report_;
-  size_t width_;
-  std::string out_;
 };
 
 Json ShareJson(const Share& share) {

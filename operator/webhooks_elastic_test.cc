@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/testing/parse.h"
 #include "operator/webhooks.h"
 
 namespace tutti::webhooks {
@@ -14,12 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Json P(const std::string& text) {
-  auto json = Json::Parse(text);
-  EXPECT_TRUE(json) << text;
-  return json ? *json : Json();
-}
 
 Json JobWith(const std::string& annotations, const std::string& pod_spec = R"("containers":[])",
              const std::string& queue = "q") {

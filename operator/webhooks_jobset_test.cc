@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/testing/parse.h"
 #include "operator/webhooks.h"
 
 namespace tutti::webhooks {
@@ -13,12 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Json P(const std::string& text) {
-  auto json = Json::Parse(text);
-  EXPECT_TRUE(json) << text;
-  return json ? *json : Json();
-}
 
 // A held JobSet of 2 Jobs of 3 pods with these annotations on its pod template.
 Json JobSetWith(const std::string& annotations, const std::string& queue = "lq") {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/testing/parse.h"
 #include "operator/webhooks.h"
 
 namespace tutti::webhooks {
@@ -13,12 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Json P(const std::string& text) {
-  auto json = Json::Parse(text);
-  EXPECT_TRUE(json) << text;
-  return json ? *json : Json();
-}
 
 Json SetWith(const std::string& queue, int replicas, const std::string& cpu = "1",
              const std::string& status = "{}") {

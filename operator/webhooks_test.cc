@@ -6,6 +6,7 @@
 
 #include "operator/base64.h"
 #include "operator/syntax.h"
+#include "operator/testing/parse.h"
 
 namespace tutti::webhooks {
 namespace {
@@ -18,12 +19,6 @@ Rules OurRules() {
   rules.pod_groups = true;
   rules.has_default_queue = [](const std::string& ns) { return ns == "with-default"; };
   return rules;
-}
-
-Json P(const std::string& text) {
-  auto json = Json::Parse(text);
-  EXPECT_TRUE(json) << text;
-  return json ? *json : Json();
 }
 
 struct Call {

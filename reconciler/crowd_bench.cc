@@ -14,6 +14,7 @@
 #include "api/core.h"
 #include "api/kueue.h"
 #include "base/json.h"
+#include "engine/testing/scale.h"
 #include "reconciler/batch_job.h"
 #include "reconciler/core.h"
 #include "reconciler/queued_pod.h"
@@ -21,23 +22,13 @@
 namespace tutti::reconciler {
 namespace {
 
+using engine::testing::Uid;
+
 constexpr int kQueues = 100;
 constexpr int kShapes = 20;
 
 std::string Quoted(const std::string& text) {
   return '"' + text + '"';
-}
-
-// As random and as long as in a cluster, and always the same.
-std::string Uid(char first, int64_t number) {
-  uint64_t bits = static_cast<uint64_t>(number) * 0x9E3779B97F4A7C15;
-  std::string uid(1, first);
-  for (int i = 1; i < 36; ++i) {
-    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-    uid += dash ? '-' : "0123456789abcdef"[bits >> 60];
-    bits = bits << 4 | bits >> 60;
-  }
-  return uid;
 }
 
 std::string JobName(int64_t number) {

@@ -11,14 +11,13 @@ namespace tutti::why {
 namespace {
 
 constexpr size_t kHolders = 5;
-constexpr size_t kLabel = 10;  // columns of what stands before a value
-constexpr size_t kLeast = 60;
+constexpr size_t kLabel = 10;   // columns of what stands before a value
 constexpr size_t kRoomy = 100;  // columns from which on a row has room for all amounts
 constexpr size_t kAll = 100;
 
-class Page {
+class Page : private audit::TextPage {
  public:
-  Page(const Answer& answer, size_t width) : answer_(answer), width_(std::max(width, kLeast)) {}
+  Page(const Answer& answer, size_t width) : TextPage(width), answer_(answer) {}
 
   std::string Write() {
     std::visit([this](const auto& what) { Show(what); }, answer_.what);
@@ -28,34 +27,17 @@ class Page {
         Item("-", note);
       }
     }
-    return std::move(out_);
+    return Take();
   }
 
  private:
-  using Row = std::vector<std::string>;
-
-  void Line(const std::string& text) {
-    out_ += text;
-    out_ += '\n';
-  }
-  void Section(const std::string& title) {
-    Line("");
-    Line(title);
-  }
-  // The first line after `mark`, the others below it.
-  void Hang(const std::string& mark, const std::string& text) {
-    bool first = true;
-    for (const std::string& line : audit::Wrap(text, width_ - mark.size())) {
-      Line((std::exchange(first, false) ? mark : std::string(mark.size(), ' ')) + line);
-    }
-  }
   void Item(const std::string& bullet, const std::string& text) { Hang("  " + bullet + " ", text); }
   void Field(const std::string& label, const std::string& text) {
     Hang("  " + label + std::string(kLabel - std::min(kLabel - 1, label.size()), ' '), text);
   }
   // The first columns are names, which give way where a row is too wide, the widest first; the
   // first `left` begin at the left.
-  void Table(const std::vector<Row>& rows, size_t names, size_t left) {
+  void NamesTable(const std::vector<Row>& rows, size_t names, size_t left) {
     std::vector<size_t> widths(rows.front().size());
     for (const Row& row : rows) {
       for (size_t i = 0; i < row.size(); ++i) {
@@ -66,7 +48,7 @@ class Page {
     for (const size_t width : widths) {
       all += width + 2;
     }
-    for (size_t over = all > width_ ? all - width_ : 0; over > 0;) {
+    for (size_t over = all > width() ? all - width() : 0; over > 0;) {
       const auto widest =
           std::max_element(widths.begin(), widths.begin() + static_cast<std::ptrdiff_t>(names));
       if (*widest <= kLabel) {
@@ -122,7 +104,7 @@ class Page {
       }
       rows.push_back(std::move(row));
     }
-    Table(rows, 2, 2);
+    NamesTable(rows, 2, 2);
   }
 
   void Holders(const std::vector<Holder>& holders, const std::string& cohort) {
@@ -134,11 +116,11 @@ class Page {
     for (size_t i = 0; i < std::min(holders.size(), kHolders); ++i) {
       const Holder& holder = holders[i];
       rows.push_back({holder.title, holder.cluster_queue,
-                      AmountsText(holder.amounts, width_ < kRoomy ? 1 : kAll),
+                      AmountsText(holder.amounts, width() < kRoomy ? 1 : kAll),
                       holder.since == kNoTime ? "-" : audit::Span(answer_.now - holder.since)});
     }
     rows.insert(rows.begin(), {"JOB", "CLUSTERQUEUE", "HAS", "FOR"});
-    Table(rows, 2, 3);
+    NamesTable(rows, 2, 3);
     if (holders.size() > kHolders) {
       Line("  and " + cli::Count(holders.size() - kHolders, "more job") + " (-o json has all)");
     }
@@ -222,8 +204,6 @@ class Page {
   }
 
   const Answer& answer_;
-  size_t width_;
-  std::string out_;
 };
 
 Json JsonOf(const api::Amounts& amounts) {

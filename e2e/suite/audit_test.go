@@ -133,27 +133,29 @@ func waitBound(t *testing.T, c *cluster.Cluster, name string, bound, unbound int
 	return times
 }
 
+func addGPUNodes(t *testing.T, c *cluster.Cluster, prefix string, count int) {
+	t.Helper()
+	spec := cluster.NodeSpec{Prefix: prefix, Count: count, CPU: "16", Extended: map[string]string{"nvidia.com/gpu": "8"}}
+	if _, err := c.AddNodes(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAudit(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Options{AuditPolicy: everyRequest})
 	ctx := t.Context()
-	addNode := func(name string, count int) {
-		t.Helper()
-		if _, err := c.AddNodes(ctx, cluster.NodeSpec{Prefix: name, Count: count, CPU: "16", Extended: map[string]string{"nvidia.com/gpu": "8"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
 		t.Fatal(err)
 	}
-	addNode("first", 2)
+	addGPUNodes(t, c, "first", 2)
 	createJob(t, c, pluginGPUJob("late", 3))
 	early := waitBound(t, c, "late", 2, 1)
 	eventually(t, 30*time.Second, "the early pods to have waited", func(context.Context) (bool, error) {
 		return time.Since(early[1]) > 4*time.Second, nil
 	})
-	addNode("second", 1)
+	addGPUNodes(t, c, "second", 1)
 	late := waitBound(t, c, "late", 3, 0)
-	addNode("third", 1)
+	addGPUNodes(t, c, "third", 1)
 	createJob(t, c, pluginGPUJob("stuck", 2))
 	stuck := waitBound(t, c, "stuck", 1, 1)
 	createJob(t, c, job("whole", 3, nil))

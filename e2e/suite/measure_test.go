@@ -59,16 +59,10 @@ func startMeasure(t *testing.T, c *cluster.Cluster, ledger string) (stop func())
 func TestMeasure(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Options{AuditPolicy: everyRequest})
 	ctx := t.Context()
-	addNode := func(name string, count int) {
-		t.Helper()
-		if _, err := c.AddNodes(ctx, cluster.NodeSpec{Prefix: name, Count: count, CPU: "16", Extended: map[string]string{"nvidia.com/gpu": "8"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if err := c.CreateNamespace(ctx, "team", nil); err != nil {
 		t.Fatal(err)
 	}
-	addNode("first", 2)
+	addGPUNodes(t, c, "first", 2)
 	ledger := filepath.Join(t.TempDir(), "ledger.db")
 	stop := startMeasure(t, c, ledger)
 	createJob(t, c, pluginGPUJob("late", 3))
@@ -76,7 +70,7 @@ func TestMeasure(t *testing.T) {
 	eventually(t, 30*time.Second, "the early pods to have waited", func(context.Context) (bool, error) {
 		return time.Since(early[1]) > 5*time.Second, nil
 	})
-	addNode("second", 1)
+	addGPUNodes(t, c, "second", 1)
 	late := waitBound(t, c, "late", 3, 0)
 	eventually(t, 30*time.Second, "the whole job to have run", func(context.Context) (bool, error) {
 		return time.Since(late[2]) > 2*time.Second, nil // the objects' times are whole seconds

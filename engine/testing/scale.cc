@@ -5,9 +5,6 @@
 
 namespace tutti::engine::testing {
 
-namespace {
-
-// As random as they are in a cluster, and always the same.
 std::string Uid(char first, int64_t number) {
   uint64_t bits = static_cast<uint64_t>(number) * 0x9E3779B97F4A7C15;
   std::string uid(1, first);
@@ -18,8 +15,6 @@ std::string Uid(char first, int64_t number) {
   }
   return uid;
 }
-
-}  // namespace
 
 api::ClusterQueue Queue(const std::string& name, const std::string& cohort, int64_t nominal) {
   api::ClusterQueue queue;

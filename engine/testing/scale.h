@@ -17,6 +17,9 @@ namespace tutti::engine::testing {
                                       int64_t nominal);
 [[nodiscard]] std::string Name(int64_t index);  // of a ClusterQueue and its LocalQueue
 
+// As long and as random as in a cluster, and always the same.
+[[nodiscard]] std::string Uid(char first, int64_t number);
+
 class Scale {
  public:
   // Different requests among the workloads, as in a cluster of many teams.
